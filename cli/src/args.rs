@@ -7,9 +7,9 @@ use crate::interrupt::SignalAction;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
-use bench::BenchMode;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use towers_bench::BenchMode;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
 #[derive(Debug, Parser)]

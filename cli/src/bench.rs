@@ -4,11 +4,11 @@ use crate::args::{BenchArgs, OtherBench, StepArgs, ThroughputArgs};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
-use bench::{BenchMode, BenchOptions, ReplicaBench, Setup};
-use config::Config;
 use std::process::ExitCode;
 use std::time::Instant;
-use train::Process;
+use towers_bench::{BenchMode, BenchOptions, ReplicaBench, Setup};
+use towers_config::Config;
+use towers_train::Process;
 
 /// The longest that processes wait for each other, in seconds.
 const TIMEOUT: u64 = 600;
@@ -42,11 +42,12 @@ fn throughput(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     let (mut config, mut options) = args.step.read(args.mode, args.seconds)?;
     (options.repeats, config.placement.devices.collective_timeout) = (args.repeats, TIMEOUT);
     let process = Process::join(&config.placement.devices)?;
-    if process.is_some() || train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1
+    if process.is_some()
+        || towers_train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1
     {
         return bench_replicas(process, &config, &options, args.step.json);
     }
-    let result = bench::bench(&config, &options)?;
+    let result = towers_bench::bench(&config, &options)?;
     if args.step.json {
         return print::json(&result);
     }
@@ -75,8 +76,8 @@ fn bench_replicas(
 ) -> anyhow::Result<ExitCode> {
     let first = process.as_ref().is_none_or(Process::is_first);
     let result = match process {
-        Some(process) => bench::bench_process(process, config, options)?,
-        None => bench::bench_replicas(config, options)?,
+        Some(process) => towers_bench::bench_process(process, config, options)?,
+        None => towers_bench::bench_replicas(config, options)?,
     };
     match (first, json) {
         (false, _) => Ok(ExitCode::SUCCESS),

@@ -1,8 +1,8 @@
 //! The classes of a data set, with the number of images of each.
 
-use config::Config;
-use dataset::{Dataset, Split};
-use trained::{split_name, thousands};
+use towers_config::Config;
+use towers_dataset::{Dataset, Split};
+use towers_trained::{split_name, thousands};
 
 /// With more classes than this, some are listed for all.
 const LISTED: usize = 10;
@@ -45,7 +45,7 @@ fn counted(split: &Split, classes: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use train::cifar;
+    use towers_train::cifar;
 
     #[test]
     fn counts_are_listed_and_shortened() {

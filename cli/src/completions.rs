@@ -5,9 +5,9 @@ use crate::error::usage;
 use crate::print;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
-use config::tables;
-use options::Kind;
 use std::process::ExitCode;
+use towers_config::tables;
+use towers_options::Kind;
 
 /// Prints a script that completes command lines.
 pub fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
@@ -25,7 +25,7 @@ pub fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
         Some(name) => {
             let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
             let unknown = || {
-                let (known, hint) = (names.join(", "), options::hint(name, names.iter().copied()));
+                let (known, hint) = (names.join(", "), towers_options::hint(name, names.iter().copied()));
                 usage(format!("there is no command `{name}`; there are {known}{hint}"))
             };
             command.find_subcommand(name).cloned().ok_or_else(unknown)?

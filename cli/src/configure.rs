@@ -5,10 +5,10 @@ use crate::error::usage;
 use crate::output::is_picture;
 use crate::print::note;
 use crate::spelling::flag_of;
-use augment::ImageDataGenerator;
-use config::Compiled;
-use config::{Architecture, Config, Training, default_recipe, find_recipe};
 use std::path::Path;
+use towers_augment::ImageDataGenerator;
+use towers_config::Compiled;
+use towers_config::{Architecture, Config, Training, default_recipe, find_recipe};
 
 /// The result of applying flags, besides the options.
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl TrainArgs {
         if let Some(picture) = self.keep.output.as_ref().filter(|output| is_picture(output)) {
             config.outputs.plot = Some(picture.clone());
         }
-        config.outputs.make_absolute().map_err(train::Error::from)?;
+        config.outputs.make_absolute().map_err(towers_train::Error::from)?;
         config.check()?;
         Ok(applied)
     }
@@ -185,7 +185,7 @@ mod tests {
     use crate::args::{Args, Command};
     use crate::error::sentence;
     use clap::Parser;
-    use config::{Config, DeviceWeights};
+    use towers_config::{Config, DeviceWeights};
 
     fn config(flags: &str) -> anyhow::Result<Config> {
         let line = ["towers", "train"].into_iter().chain(flags.split_whitespace());
@@ -240,7 +240,7 @@ mod tests {
     fn gpus_make_towers_on_cuda() {
         let config = config("--gpus 0,2,3").unwrap();
         let devices = config.placement.devices;
-        assert_eq!((devices.device, devices.gpus), (config::DeviceKind::Cuda, Some(vec![0, 2, 3])));
+        assert_eq!((devices.device, devices.gpus), (towers_config::DeviceKind::Cuda, Some(vec![0, 2, 3])));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The files and folders that a run creates before its first step, to be removed if the run is refused.
 
-use callbacks::StepInfo;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use train::Observer;
+use towers_callbacks::StepInfo;
+use towers_train::Observer;
 
 /// Paths that did not exist before the run.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl CreatedPaths {
 pub struct FirstStepFlag(pub Arc<AtomicBool>);
 
 impl Observer for FirstStepFlag {
-    fn on_step(&mut self, _: &StepInfo) -> callbacks::Result<()> {
+    fn on_step(&mut self, _: &StepInfo) -> towers_callbacks::Result<()> {
         self.0.store(true, Ordering::Relaxed);
         Ok(())
     }

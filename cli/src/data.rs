@@ -1,13 +1,13 @@
 //! Data with a progress bar.
 
 use crate::print::note;
-use config::{DataFiles, DataSet, ImageSize, Progress};
-use dataset::Dataset;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use train::cifar;
+use towers_config::{DataFiles, DataSet, ImageSize, Progress};
+use towers_dataset::Dataset;
+use towers_train::cifar;
 
 /// The seconds between two lines about a download, without a terminal.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -15,15 +15,17 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// Reads the value of `--image-size`.
 pub fn image_size(text: &str) -> Result<ImageSize, String> {
     text.parse().map_err(|error| match error {
-        trained::Error::Option(options::Error::Value { accepted, .. }) => format!("must be {accepted}"),
+        towers_trained::Error::Option(towers_options::Error::Value { accepted, .. }) => {
+            format!("must be {accepted}")
+        }
         other => other.to_string(),
     })
 }
 
 /// Loads the data, and shows downloads.
-pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> config::Result<Dataset> {
+pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> towers_config::Result<Dataset> {
     let mut progress_view = LoadProgress::new(no_progress);
-    let data = config::load_data(set, files, |progress| progress_view.report(&progress));
+    let data = towers_config::load_data(set, files, |progress| progress_view.report(&progress));
     progress_view.finish();
     data.map_err(|error| progress_view.without_repeats(error))
 }
@@ -35,11 +37,12 @@ pub fn load_test(
     set: &DataSet,
     mut files: DataFiles,
     whole: bool,
-) -> config::Result<(Dataset, Option<usize>)> {
+) -> towers_config::Result<(Dataset, Option<usize>)> {
     let is_folder = Path::new(&set.dataset).is_dir();
     let limit = if is_folder { None } else { files.limit_test.take() };
     let mut progress_view = LoadProgress::new(true);
-    let mut data = config::load_test_data(set, &files, whole, |progress| progress_view.report(&progress))?;
+    let mut data =
+        towers_config::load_test_data(set, &files, whole, |progress| progress_view.report(&progress))?;
     let all = data.test.len();
     if let Some(limit) = limit.filter(|&limit| limit < all) {
         data.test = data.test.take(limit);
@@ -67,8 +70,8 @@ impl LoadProgress {
     }
 
     /// An error without the failures of sources that were printed when they happened.
-    fn without_repeats(&self, mut error: config::Error) -> config::Error {
-        if let config::Error::Fetch(cifar::Error::NoSource { failures, .. }) = &mut error {
+    fn without_repeats(&self, mut error: towers_config::Error) -> towers_config::Error {
+        if let towers_config::Error::Fetch(cifar::Error::NoSource { failures, .. }) = &mut error {
             failures.retain(|failure| !self.failed.contains(failure));
         }
         error
@@ -76,7 +79,7 @@ impl LoadProgress {
 
     pub fn report(&mut self, progress: &Progress<'_>) {
         use cifar::Progress as Fetch;
-        use pictures::Progress as Pictures;
+        use towers_pictures::Progress as Pictures;
         if let Progress::Fetch(Fetch::Failed { reason }) = progress {
             self.failed.push(reason.to_string());
         }

@@ -7,8 +7,8 @@ use crate::spelling::flag_of;
 use anyhow::Context as _;
 
 /// Warns of a GPU that is there and not used where the choice is automatic.
-pub fn warn_of_unused_gpu(devices: &config::Devices) {
-    if let Some(why) = train::unused_gpu(devices) {
+pub fn warn_of_unused_gpu(devices: &towers_config::Devices) {
+    if let Some(why) = towers_train::unused_gpu(devices) {
         note(format_args!("warning: {why}; the CPU computes instead"));
     }
 }
@@ -19,7 +19,9 @@ pub struct Gpus(pub Vec<usize>);
 
 /// Reads a number of GPUs, or their ids.
 pub fn gpus(text: &str) -> Result<Gpus, String> {
-    config::parse_gpus(text).map(Gpus).map_err(|accepted| format!("it must be {}", accepted.spelled(flag_of)))
+    towers_config::parse_gpus(text)
+        .map(Gpus)
+        .map_err(|accepted| format!("it must be {}", accepted.spelled(flag_of)))
 }
 
 /// One device.
@@ -36,7 +38,7 @@ pub struct SingleArgs {
 
 impl SingleArgs {
     /// Opens the device of a command that needs no replicas.
-    pub fn open(&self) -> anyhow::Result<train::Device> {
+    pub fn open(&self) -> anyhow::Result<towers_train::Device> {
         let mut config = self.compute.config()?;
         let devices = &mut config.placement.devices;
         devices.replicas = 1;
@@ -47,13 +49,13 @@ impl SingleArgs {
                     "--gpus names {count} GPUs, but must name one: 1 for the first, or an id with a comma, as in {second},"
                 )));
             }
-            if devices.device == config::DeviceKind::Cpu {
+            if devices.device == towers_config::DeviceKind::Cpu {
                 return Err(usage("--gpus and --device cpu contradict each other; leave one of them out"));
             }
-            (devices.device, devices.gpus) = (config::DeviceKind::Cuda, Some(gpus.clone()));
+            (devices.device, devices.gpus) = (towers_config::DeviceKind::Cuda, Some(gpus.clone()));
         }
         warn_of_unused_gpu(devices);
-        let devices = train::open_devices(devices, &config.training.arithmetic)?;
+        let devices = towers_train::open_devices(devices, &config.training.arithmetic)?;
         devices.into_iter().next().context("there is no device")
     }
 }

@@ -3,12 +3,12 @@
 use crate::print::note;
 use crate::spelling::flag_of;
 use clap::error::{ContextKind, ContextValue};
-use launch::BAD_USAGE;
 use std::error::Error as _;
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
-use train::cifar;
+use towers_launch::BAD_USAGE;
+use towers_train::cifar;
 
 /// Bad usage: the command line must change. Exit status [`BAD_USAGE`].
 #[derive(Debug, thiserror::Error)]
@@ -58,14 +58,14 @@ fn takes(flag: &str, cause: &(dyn std::error::Error + 'static)) -> Option<String
             Some(format!("it takes a whole number from {least} to {}", u64::MAX))
         }
         _ if cause.is::<ParseFloatError>() => Some("it takes a number, such as 0.01".to_owned()),
-        _ => cause.downcast_ref::<augment::Error>().map(must_be),
+        _ => cause.downcast_ref::<towers_augment::Error>().map(must_be),
     }
 }
 
 /// The accepted values of an augmentation error whose flag is known.
-pub fn must_be(error: &augment::Error) -> String {
+pub fn must_be(error: &towers_augment::Error) -> String {
     match error {
-        augment::Error::Option { accepted, .. } => format!("it must be {accepted}"),
+        towers_augment::Error::Option { accepted, .. } => format!("it must be {accepted}"),
         other => other.to_string(),
     }
 }
@@ -77,44 +77,46 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         note(format_args!("hint: {hint}"));
     }
     let bad_usage = error.is::<Usage>()
-        || matches!(error.downcast_ref(), Some(train::Error::OtherData(_)))
-        || matches!(error.downcast_ref(), Some(trained::Error::Option(_)))
+        || matches!(error.downcast_ref(), Some(towers_train::Error::OtherData(_)))
+        || matches!(error.downcast_ref(), Some(towers_trained::Error::Option(_)))
         || of_augmentation(error).is_some_and(|error| !is_of_the_machine(error))
         || of_config(error).is_some_and(|error| {
-            use config::Error::{Cut, Moved, Optimizer, Option, Recipe};
+            use towers_config::Error::{Cut, Moved, Optimizer, Option, Recipe};
             matches!(error, Option(_) | Recipe { .. } | Moved { .. } | Optimizer(_) | Cut(_))
         });
     if bad_usage { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }
 }
 
 /// The error about the configuration, data or network inside of `error`, if there is one.
-fn of_config(error: &anyhow::Error) -> Option<&config::Error> {
+fn of_config(error: &anyhow::Error) -> Option<&towers_config::Error> {
     match error.downcast_ref() {
-        Some(train::Error::Config(error)) => Some(error),
+        Some(towers_train::Error::Config(error)) => Some(error),
         _ => error.downcast_ref(),
     }
 }
 
 /// Whether the machine is the cause, such as its disk, and not the command line.
-fn is_of_the_machine(error: &augment::Error) -> bool {
-    use augment::Error;
+fn is_of_the_machine(error: &towers_augment::Error) -> bool {
+    use towers_augment::Error;
     matches!(error, Error::Write { .. } | Error::Read { .. } | Error::Spawn { .. } | Error::Worker { .. })
 }
 
 /// The augmentation error inside of `error`, if there is one.
-fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
+fn of_augmentation(error: &anyhow::Error) -> Option<&towers_augment::Error> {
     match (of_config(error), error.downcast_ref()) {
-        (Some(config::Error::Augment(error)), _) | (_, Some(trained::Error::Augment(error))) => Some(error),
+        (Some(towers_config::Error::Augment(error)), _)
+        | (_, Some(towers_trained::Error::Augment(error))) => Some(error),
         _ => None,
     }
 }
 
 /// The error and its causes, with flags for options. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
-    let message = match (error.downcast_ref::<train::Error>(), of_config(error), error.downcast_ref()) {
+    let message = match (error.downcast_ref::<towers_train::Error>(), of_config(error), error.downcast_ref())
+    {
         (Some(error), ..) => Some(error.message()),
         (_, Some(error), _) => Some(error.message()),
-        (.., error) => error.map(trained::Error::message),
+        (.., error) => error.map(towers_trained::Error::message),
     };
     let mut plain = error.to_string();
     let mut text = message.map_or_else(|| plain.clone(), |message| message.spelled(flag_of));
@@ -130,14 +132,14 @@ pub fn sentence(error: &anyhow::Error) -> String {
 /// A remedy, in terms of the command line.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     use cifar::Error::{NoSource, NotFound};
-    if let Some(config::Error::Fetch(NotFound { .. } | NoSource { .. })) = of_config(error) {
+    if let Some(towers_config::Error::Fetch(NotFound { .. } | NoSource { .. })) = of_config(error) {
         return Some(
             "--data-dir DIR (or TOWERS_DATA_DIR) names the folder with the files or its parent, --data-url URL another \
              archive, --dataset DIR a folder of class folders with pictures; --dataset synthetic needs no files",
         );
     }
     match error.downcast_ref()? {
-        train::Error::Cuda(missing) if missing.lacks_gpu() => Some(
+        towers_train::Error::Cuda(missing) if missing.lacks_gpu() => Some(
             "to compute on the CPU, give --device cpu in place of --gpus; for several replicas there, `towers train` has \
              --replicas N",
         ),
@@ -162,43 +164,43 @@ mod tests {
     /// A picture that goes missing during a run is no reason not to start the run again.
     #[test]
     fn a_picture_that_cannot_be_read_is_no_bad_usage() {
-        let read = augment::Error::Read { reason: "can't read a.png".to_owned() };
-        assert_eq!(report(&config::Error::Augment(read).into()), ExitCode::FAILURE);
-        let flag = augment::Error::NoWhitening;
-        assert_eq!(report(&config::Error::Augment(flag).into()), ExitCode::from(BAD_USAGE));
+        let read = towers_augment::Error::Read { reason: "can't read a.png".to_owned() };
+        assert_eq!(report(&towers_config::Error::Augment(read).into()), ExitCode::FAILURE);
+        let flag = towers_augment::Error::NoWhitening;
+        assert_eq!(report(&towers_config::Error::Augment(flag).into()), ExitCode::from(BAD_USAGE));
     }
 
     /// A layer may be called as an option is.
     #[test]
     fn names_of_layers_are_those_of_the_file() {
-        use config::Model;
+        use towers_config::Model;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.json");
         let layer = r#"{"class_name": "LSTM", "config": {"name": "random_crop"}}"#;
         let text = format!(r#"{{"class_name": "Sequential", "config": {{"layers": [{layer}]}}}}"#);
         std::fs::write(&file, text).unwrap();
-        let config =
-            config::Config::default().with(|config| config.training.model = file.display().to_string());
+        let config = towers_config::Config::default()
+            .with(|config| config.training.model = file.display().to_string());
         let error = config.layers_file("".as_ref()).unwrap_err();
         assert!(sentence(&error.into()).contains("its layer `random_crop` is a LSTM"));
 
         let layers = "like = 'quick'\n[[layer]]\nclass = 'Rescaling'\nname = 'rescale'\nscale = 2.0\n\
                       [[layer]]\nclass = 'Flatten'\n[[layer]]\nclass = 'Dense'\n";
-        let config = config::read_recipe(layers, "mine").unwrap();
+        let config = towers_config::read_recipe(layers, "mine").unwrap();
         let model: Model = config.network([8, 8, 3], 2).unwrap();
         let graph = model.graph();
         let cut = graph.cut_behind("rescal", model.logits()).unwrap_err();
-        let told = sentence(&config::Error::Cut(cut).into());
+        let told = sentence(&towers_config::Error::Cut(cut).into());
         assert!(told.starts_with("--split-at: the network can't be cut behind `rescal`: "), "{told}");
         let network = graph.cut_behind("epochs", model.logits()).unwrap_err();
-        let told = sentence(&config::Error::Network(network).into());
+        let told = sentence(&towers_config::Error::Network(network).into());
         assert!(told.starts_with("the network can't be cut behind `epochs`: "), "{told}");
     }
 
     #[test]
     fn no_cause_has_final_words_twice() {
         let io = || std::io::Error::other("the disk is full");
-        let error = train::Error::io("write", "a.csv".as_ref())(io());
+        let error = towers_train::Error::io("write", "a.csv".as_ref())(io());
         assert_eq!(sentence(&error.into()), "can't write a.csv: the disk is full");
         let context = anyhow::Error::from(io()).context("can't listen");
         assert_eq!(sentence(&context), "can't listen: the disk is full");

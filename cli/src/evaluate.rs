@@ -5,15 +5,15 @@ use crate::error::at_least_one;
 use crate::flags::{Flags, Keys};
 use crate::output::newest_run;
 use crate::{data, print};
-use callbacks::figure;
-use config::Config;
-use dataset::Dataset;
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Resizing};
+use towers_callbacks::figure;
+use towers_config::Config;
+use towers_dataset::Dataset;
+use towers_trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Resizing};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
@@ -22,7 +22,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let (mut config, whole) = data_of(&run, &replicas[0], &args.network.data)?;
     args.limit.apply(&mut config)?;
     let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
-    let evaluation = trained::evaluate_on(&mut replicas, &data, |_, _| {})?;
+    let evaluation = towers_trained::evaluate_on(&mut replicas, &data, |_, _| {})?;
     let classifier = &replicas[0];
     let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };
     print::text(&match args.json {
@@ -50,7 +50,7 @@ pub fn data_of<K: Keys>(
     flags: &Flags<K>,
 ) -> anyhow::Result<(Config, bool)> {
     let config = |folder: &Path| -> Option<Config> {
-        let text = files::read_text(&folder.join("config.json")).ok()?;
+        let text = towers_files::read_text(&folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
     };
     // A checkpoint is up to two folders deeper; a file of `--checkpoint-path` may be in subfolders.
@@ -102,7 +102,7 @@ fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String
     let Measured { run, data, all, as_trained } = measured;
     let limited = *all != Some(e.samples);
     let why = if *as_trained && limited { ", as the run was; --limit-test changes that" } else { "" };
-    let mut out = format!("{} on {}{why}\n", run.display(), trained::measured_on(data, *all));
+    let mut out = format!("{} on {}{why}\n", run.display(), towers_trained::measured_on(data, *all));
     // Writing to a string cannot fail.
     let more = e.metrics.iter().map(|(name, value)| format!(" - {name}: {value:.4}"));
     let _ = writeln!(out, "loss: {} - acc: {:.4}{}\n", figure(e.loss), e.acc, more.collect::<String>());

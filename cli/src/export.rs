@@ -6,7 +6,7 @@ use crate::output::{folder_must_exist, newest_network};
 use crate::{model, print};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trained::Format;
+use towers_trained::Format;
 
 /// `towers export`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +32,6 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     let path = args.model.clone().map_or_else(newest_network, Ok)?;
     model::refuse_data(&path, &args.data)?;
     let trained = model::open(&path, &args.weights, &args.data)?;
-    let files = trained::export(&trained, &args.output)?;
+    let files = towers_trained::export(&trained, &args.output)?;
     print::lines(files.iter().map(|file| format!("wrote {}", file.display())).collect())
 }

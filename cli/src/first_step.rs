@@ -2,13 +2,13 @@
 
 use crate::args::StepArgs;
 use crate::print;
-use bench::{BenchMode, BenchOptions, Setup};
 use std::process::ExitCode;
 use std::time::Instant;
+use towers_bench::{BenchMode, BenchOptions, Setup};
 
 pub fn run(args: &StepArgs, started: Instant) -> anyhow::Result<ExitCode> {
     let (config, options) = args.read(BenchMode::Train, BenchOptions::default().seconds)?;
-    let at = bench::first_step(&config, &options, started)?;
+    let at = towers_bench::first_step(&config, &options, started)?;
     if args.json {
         return print::json(&at);
     }

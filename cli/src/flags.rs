@@ -5,11 +5,11 @@ use crate::error::usage;
 use crate::spelling::flag_of;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use config::{Config, DeviceKind, tables};
-use options::{Kind, Opt, Refused, Table};
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
+use towers_config::{Config, DeviceKind, tables};
+use towers_options::{Kind, Opt, Refused, Table};
 
 /// The groups of flags in the help, in their order.
 const HEADINGS: [&str; 9] = [
@@ -226,7 +226,7 @@ impl<K: Keys> Flags<K> {
                 return Err(usage(format!("{flag} is given, but must be left out without {head}")));
             }
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let least = options::find(tables(), key).and_then(|(_, option)| option.least);
+            let least = towers_options::find(tables(), key).and_then(|(_, option)| option.least);
             let given = texts.last().and_then(|text| text.trim().parse::<u64>().ok());
             if let Some(least) = least.filter(|least| given.is_some_and(|given| given < *least)) {
                 let (flag, given) = (flag_of(key), given.unwrap_or_default());
@@ -296,7 +296,7 @@ pub fn default_dir() -> PathBuf {
 /// key does not start it: that of the table's name, or else of its first option.
 fn absent_table(config: &Config, key: &str) -> Option<String> {
     let (name, option) = key.split_once('.')?;
-    let table = config::table(name).filter(|table| table.begins.is_some())?;
+    let table = towers_config::table(name).filter(|table| table.begins.is_some())?;
     let mut top = tables().iter().filter(|table| table.key.is_empty()).flat_map(|table| table.options);
     let head = top.find(|option| option.name == name).or(table.options.first())?;
     if !config.get(name).is_null() || option == head.name {

@@ -2,12 +2,12 @@
 
 use crate::print::note;
 use clap::ValueEnum;
-use launch::INTERRUPTED;
-use launch::signals::{ONE_REQUEST, Signal, end_process, on_signals};
-use live::tui;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use train::{Process, StopFlag};
+use towers_launch::INTERRUPTED;
+use towers_launch::signals::{ONE_REQUEST, Signal, end_process, on_signals};
+use towers_live::tui;
+use towers_train::{Process, StopFlag};
 
 /// What SIGUSR1 and SIGUSR2 do to a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -40,7 +40,7 @@ impl Interrupts {
     /// Listens to signals from now on. Before the run begins, each ends the process. `has_view`
     /// says that the run has a live view in the terminal.
     pub fn listen(action: SignalAction, has_view: bool) -> anyhow::Result<Interrupts> {
-        let (stop, launched) = (StopFlag::default(), launch::is_launched());
+        let (stop, launched) = (StopFlag::default(), towers_launch::is_launched());
         let voice = Arc::new(Mutex::new(Voice { prints: !has_view, has_view, launched }));
         let interrupts = Interrupts { stop, voice };
         let (stop, voice, mut first) =
@@ -58,7 +58,7 @@ impl Interrupts {
         };
         let handle = Arc::new(Mutex::new(handle));
         let same = Arc::clone(&handle);
-        launch::on_orders(move |signal| same.lock().unwrap_or_else(PoisonError::into_inner)(signal));
+        towers_launch::on_orders(move |signal| same.lock().unwrap_or_else(PoisonError::into_inner)(signal));
         on_signals(move |signal| handle.lock().unwrap_or_else(PoisonError::into_inner)(signal))?;
         Ok(interrupts)
     }

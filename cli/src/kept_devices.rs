@@ -1,8 +1,8 @@
 //! The devices of a resumed run: those that it was to have, as far as this machine has them.
 
 use crate::spelling::flag_of;
-use config::{DeviceKind, Devices};
 use std::path::PathBuf;
+use towers_config::{DeviceKind, Devices};
 
 /// The devices of this machine, and whether a launcher shares them out.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +15,11 @@ pub struct Here {
 
 impl Here {
     pub fn look(saved: &Devices) -> anyhow::Result<Self> {
-        let place = train::rendezvous::discover(train::rendezvous::variable).map_err(train::Error::from)?;
+        let place = towers_train::rendezvous::discover(towers_train::rendezvous::variable)
+            .map_err(towers_train::Error::from)?;
         Ok(Here {
             // Libraries of GPUs are opened for a run on GPUs alone.
-            gpus: if saved.kind() == DeviceKind::Cuda { train::count_gpus() } else { 0 },
+            gpus: if saved.kind() == DeviceKind::Cuda { towers_train::count_gpus() } else { 0 },
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             is_shared: place.is_some_and(|place| place.world > 1),
         })

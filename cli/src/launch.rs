@@ -4,12 +4,12 @@ use crate::args::LaunchArgs;
 use crate::error::usage;
 use crate::print::note;
 use anyhow::anyhow;
-use launch::{End, Error, Launch};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use train::rendezvous;
+use towers_launch::{End, Error, Launch};
+use towers_train::rendezvous;
 
 pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
     refuse_nesting()?;
@@ -37,7 +37,7 @@ fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
     match (&args.processes, &args.gpus) {
         (Some(count), _) => Ok(*count),
         (None, Some(gpus)) => Ok(gpus.0.len()),
-        (None, None) => match train::count_gpus() {
+        (None, None) => match towers_train::count_gpus() {
             0 => Err(usage(
                 "no GPU can be used here, so the number of processes is not clear: give --processes N; \
                  `towers devices` says what is missing",
@@ -51,7 +51,7 @@ fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
 fn trains_on_cpus(command: &[OsString]) -> bool {
     let names_cpu = command.windows(2).any(|words| words[0] == "--device" && words[1] == "cpu")
         || command.iter().any(|word| word == "--device=cpu");
-    command.first().is_some_and(|word| word == "train") && (names_cpu || train::count_gpus() == 0)
+    command.first().is_some_and(|word| word == "train") && (names_cpu || towers_train::count_gpus() == 0)
 }
 
 /// An error in the words of the command line.
@@ -59,7 +59,7 @@ fn in_flags(error: Error, processes: usize) -> anyhow::Error {
     match error {
         Error::Processes(count) => usage(format!(
             "--processes is {count}, but must be at least 1 and at most {}",
-            launch::MOST_PROCESSES
+            towers_launch::MOST_PROCESSES
         )),
         Error::Gpu { id, visible } => {
             usage(format!("--gpus names GPU {id}, but CUDA_VISIBLE_DEVICES is `{visible}`"))
@@ -88,7 +88,7 @@ fn refuse_own_name(args: &LaunchArgs) -> anyhow::Result<()> {
 
 /// Refuses to run under another launcher: each of its processes would start a separate run.
 fn refuse_nesting() -> anyhow::Result<()> {
-    match rendezvous::discover(rendezvous::variable).map_err(train::Error::from)? {
+    match rendezvous::discover(rendezvous::variable).map_err(towers_train::Error::from)? {
         Some(place) if place.world > 1 => Err(usage(format!(
             "{} has already started {} processes; leave `launch --` out, or start one launch on one machine",
             place.source, place.world

@@ -6,9 +6,9 @@ use crate::interrupt::interrupt_view;
 use crate::output::run_name;
 use crate::print::note;
 use anyhow::anyhow;
-use live::{Error, LiveStatus, Page, Server, tui::Tui};
 use std::path::Path;
-use train::{Observer, StopFlag};
+use towers_live::{Error, LiveStatus, Page, Server, tui::Tui};
+use towers_train::{Observer, StopFlag};
 
 /// The live views of a run.
 pub struct Views {

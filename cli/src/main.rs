@@ -50,14 +50,14 @@ use std::process::ExitCode;
 fn report_panics() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        if !::dataset::catches_panics() {
+        if !towers_dataset::catches_panics() {
             others(panic);
         }
     }));
 }
 
 fn main() -> ExitCode {
-    ::launch::follow_launcher();
+    towers_launch::follow_launcher();
     report_panics();
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
     let result = match args.command {
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Fetch(args) => fetch::run(args),
         Command::Preview(args) => preview::run(*args),
-        Command::Devices => ::train::describe_devices().map_err(Into::into).and_then(print::lines),
+        Command::Devices => towers_train::describe_devices().map_err(Into::into).and_then(print::lines),
         Command::Recipes(args) => recipes::run(args),
         Command::Summary(args) => summary::run(args),
         Command::Runs(args) => runs::run(args),
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => completions::man(&args),
     };
-    let code = ::launch::farewell(result.unwrap_or_else(|error| error::report(&error)));
-    ::train::end_failed_job();
+    let code = towers_launch::farewell(result.unwrap_or_else(|error| error::report(&error)));
+    towers_train::end_failed_job();
     code
 }

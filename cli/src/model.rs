@@ -5,10 +5,12 @@ use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
 use crate::flags::{Compute, Count, Flags, Source, one_of};
 use crate::print::note;
-use augment::TestTime;
-use config::{Config, ModelKind, open_model};
 use std::path::{Path, PathBuf};
-use trained::{Assumed, ClassNames, Classifier, ColorMode, ImageSize, Preprocessing, Trained, names_classes};
+use towers_augment::TestTime;
+use towers_config::{Config, ModelKind, open_model};
+use towers_trained::{
+    Assumed, ClassNames, Classifier, ColorMode, ImageSize, Preprocessing, Trained, names_classes,
+};
 
 /// The properties that a file with only weights does not hold.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -50,7 +52,7 @@ impl ClassifierArgs {
     pub fn open(&self, path: &Path, batch: usize) -> anyhow::Result<Vec<Classifier>> {
         let config = self.devices.config()?;
         warn_of_unused_gpu(&config.placement.devices);
-        let devices = train::open_devices(&config.placement.devices, &config.training.arithmetic)?;
+        let devices = towers_train::open_devices(&config.placement.devices, &config.training.arithmetic)?;
         let trained = open(path, &self.weights, &self.data)?;
         if let Some(mode) = color_mode(&self.data)? {
             ColorMode::check(
@@ -70,7 +72,7 @@ impl ClassifierArgs {
 
 /// Reads the value of `--tta`.
 fn test_time(text: &str) -> Result<TestTime, String> {
-    let near = || options::hint(text, ["none", "flip", "flip-translate"]);
+    let near = || towers_options::hint(text, ["none", "flip", "flip-translate"]);
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
@@ -95,11 +97,11 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     let named = ["data.dataset", "data.color_mode", "data.class_names", "data.resize"];
     let places = named.into_iter().fold(data.clone(), |flags, key| flags.without(key));
     places.config()?;
-    config::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
+    towers_config::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
     let trained = open_model(path, &assumed, |set| {
         let mut config = Config::default();
         config.training.data = set;
-        places.apply(&mut config).map_err(|error| config::Error::run(path, error.to_string()))?;
+        places.apply(&mut config).map_err(|error| towers_config::Error::run(path, error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
     })?;
     let trained = match names {

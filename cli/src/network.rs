@@ -1,8 +1,8 @@
 //! The network of a command that needs no data.
 
 use crate::data::image_size;
-use config::{ColorMode, Config, ImageSize};
 use std::path::Path;
+use towers_config::{ColorMode, Config, ImageSize};
 
 /// The network of `towers bench` and `towers program`.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub struct NetworkArgs {
 impl NetworkArgs {
     /// The recipe with this network.
     pub fn config(&self) -> anyhow::Result<Config> {
-        let mut config = config::find_recipe(&self.recipe)?;
+        let mut config = towers_config::find_recipe(&self.recipe)?;
         match &self.model {
             Some(model) => {
                 config.training.layer = Default::default();

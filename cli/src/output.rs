@@ -5,13 +5,13 @@ use crate::error::usage;
 use crate::print::note;
 use crate::spelling::flag_of;
 use anyhow::{Context, bail};
-use callbacks::CHECKPOINTS;
-use callbacks::{Outside, Status, shell_word};
-use config::{Config, UNREADABLE};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use trained::MODEL_FILE;
+use towers_callbacks::CHECKPOINTS;
+use towers_callbacks::{Outside, Status, shell_word};
+use towers_config::{Config, UNREADABLE};
+use towers_trained::MODEL_FILE;
 
 /// The folder of runs without `--output`.
 pub const RUNS: &str = "runs";
@@ -77,7 +77,7 @@ impl Output {
         let at = |name: &str| self.run.join(name);
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
-        let epochs = files::read_text(&at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
+        let epochs = towers_files::read_text(&at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
         // Figures alone can't be resumed. A killed job may leave a model without a checkpoint, since the
         // model is written first.
         let has_run = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();
@@ -222,7 +222,7 @@ fn cannot_make(folder: &Path) -> impl FnOnce(io::Error) -> anyhow::Error {
 /// locks; then nothing is locked. Not every system can lock a folder, so there is a hidden lock file.
 fn lock_folder(run: &Path) -> anyhow::Result<Option<File>> {
     let path = run.join(LOCK);
-    files::check_regular(&path).map_err(train::Error::io("open", &path))?;
+    towers_files::check_regular(&path).map_err(towers_train::Error::io("open", &path))?;
     let lock = File::options().create(true).append(true).open(path);
     let Ok(lock) = lock else { return Ok(None) };
     match lock.try_lock() {
@@ -237,14 +237,14 @@ fn lock_folder(run: &Path) -> anyhow::Result<Option<File>> {
 /// Whether another process is writing into a run's folder.
 pub fn is_locked(run: &Path) -> bool {
     let path = run.join(LOCK);
-    files::check_regular(&path)
+    towers_files::check_regular(&path)
         .and_then(|()| File::open(path))
         .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Whether a folder has the `config.json` of a run. Other programs have such files too, with other keys.
 fn is_run(folder: &Path) -> bool {
-    let text = files::read_text(&folder.join("config.json")).unwrap_or_default();
+    let text = towers_files::read_text(&folder.join("config.json")).unwrap_or_default();
     let config: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     config["recipe"].is_string() && config["model"].is_string() && config["changed"].is_array()
 }

@@ -7,13 +7,13 @@ use crate::model;
 use crate::output::newest_network;
 use crate::print::{self, note};
 use anyhow::{Context, anyhow};
-use pictures::{Decoder, ENDINGS, Found, Progress};
 use serde_json::json;
 use std::io::{IsTerminal, stdout};
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trained::{Classifier, Prediction, classify_batches};
+use towers_pictures::{Decoder, ENDINGS, Found, Progress};
+use towers_trained::{Classifier, Prediction, classify_batches};
 
 /// The number of pictures that are decoded, classified and printed together.
 const BATCH: usize = 64;
@@ -34,8 +34,8 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     };
     let files: Vec<PathBuf> = args.images.iter().flat_map(|image| pictures(image, &mut refuse)).collect();
     let mut replicas = args.network.open(&path, files.len().clamp(1, BATCH))?;
-    let decoder = Decoder::new(replicas[0].image()).map_err(config::Error::from)?;
-    let decoder = decoder.resize(replicas[0].resizing().0).free_memory(config::memory::available);
+    let decoder = Decoder::new(replicas[0].image()).map_err(towers_config::Error::from)?;
+    let decoder = decoder.resize(replicas[0].resizing().0).free_memory(towers_config::memory::available);
     let format = Format::new(&args, &replicas[0]);
     if !print::is_read(&format.header()?)? {
         return Ok(ExitCode::SUCCESS);
@@ -61,11 +61,11 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
                         out += &format.line(file, prediction)?;
                     }
                 }
-                Err(error) => refuse(&config::Error::from(error).into()),
+                Err(error) => refuse(&towers_config::Error::from(error).into()),
             }
         }
         let told = Progress::Decoding { done, total: files.len() };
-        progress.iter_mut().for_each(|progress| progress.report(&config::Progress::Pictures(told)));
+        progress.iter_mut().for_each(|progress| progress.report(&towers_config::Progress::Pictures(told)));
         // A reader such as `head` may close the pipe early.
         print::is_read(&out)
     })?;
@@ -90,7 +90,7 @@ fn pictures(path: &Path, refuse: &mut impl FnMut(&anyhow::Error)) -> Vec<PathBuf
         refuse(&anyhow!("{}: the folder has no picture: {endings}", path.display()));
     }
     for error in unlisted {
-        refuse(&config::Error::from(error).into());
+        refuse(&towers_config::Error::from(error).into());
     }
     if let Some(first) = others.first() {
         note(Progress::PassedOver { files: others.len(), first });

@@ -4,11 +4,11 @@ use crate::args::PreviewArgs;
 use crate::configure::without_random_steps;
 use crate::output::folder_must_exist;
 use crate::{data, print};
-use config::{Config, Preview};
 use std::process::ExitCode;
+use towers_config::{Config, Preview};
 
 pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
-    let of_recipe = config::find_recipe(&args.recipe)?.training;
+    let of_recipe = towers_config::find_recipe(&args.recipe)?.training;
     let mut config = Config::default().with(|config| config.training.augmentation = of_recipe.augmentation);
     if args.no_augmentation {
         config.training.augmentation = without_random_steps(&config.training.augmentation);
@@ -24,7 +24,7 @@ pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
     args.save_to_dir.as_deref().map_or(Ok(()), |folder| folder_must_exist("--save-to-dir", folder))?;
     let data = data::load(&set, &config.placement.files, false)?;
     let save = args.save_to_dir.as_deref().map(|folder| (folder, args.save_prefix.as_str()));
-    let pictures = config::preview(&augmentation, data.train, &preview, &args.output, save)?;
+    let pictures = towers_config::preview(&augmentation, data.train, &preview, &args.output, save)?;
     let output = args.output.display();
     print::text(&match save {
         None => format!("wrote {output}\n"),

@@ -2,11 +2,11 @@
 //! are escaped by [`printable`], so that names of files and classes can't control a terminal.
 
 use anyhow::Context;
-use callbacks::{printable, shortened};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use towers_callbacks::{printable, shortened};
 
 /// Prints text to stdout.
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {

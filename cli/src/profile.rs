@@ -2,8 +2,8 @@
 
 use crate::args::ProfileArgs;
 use crate::print;
-use bench::{BenchMode, LayerProfile, Profile, Roof, Setup};
 use std::process::ExitCode;
+use towers_bench::{BenchMode, LayerProfile, Profile, Roof, Setup};
 
 const HEAD: [&str; 13] = [
     "layer",
@@ -26,7 +26,7 @@ const WORDS: usize = 4;
 
 pub fn run(args: &ProfileArgs) -> anyhow::Result<ExitCode> {
     let (config, options) = args.step.read(args.mode, args.seconds)?;
-    let profile = bench::profile(&config, &options)?;
+    let profile = towers_bench::profile(&config, &options)?;
     if args.step.json {
         return print::json(&profile);
     }
@@ -124,7 +124,7 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::BenchOptions;
+    use towers_bench::BenchOptions;
 
     #[test]
     fn words_begin_and_numbers_end_at_one_place() {
@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn every_layer_has_a_line_and_the_shares_are_of_the_whole() {
-        let mut config = config::recipe("quick").unwrap();
+        let mut config = towers_config::recipe("quick").unwrap();
         config.placement.devices.threads = 1;
         let options = BenchOptions { batch: Some(1), seconds: 0.0, ..BenchOptions::default() };
-        let profile = bench::profile(&config, &options).unwrap();
+        let profile = towers_bench::profile(&config, &options).unwrap();
         let text = table(&profile, true);
         assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 3, "{text}");
         assert!(text.ends_with(WINOGRAD), "{text}");
@@ -146,7 +146,7 @@ mod tests {
             assert!(text.lines().any(|line| line.starts_with(&layer.name)), "{text}");
         }
         let infer = BenchOptions { mode: BenchMode::Infer, ..options };
-        let text = table(&bench::profile(&config, &infer).unwrap(), false);
+        let text = table(&towers_bench::profile(&config, &infer).unwrap(), false);
         assert!(!text.contains(WINOGRAD), "{text}");
         assert!(text.contains("inference pass") && !text.contains("optimizer"), "{text}");
     }

@@ -5,11 +5,11 @@ use crate::error::at_least_one;
 use crate::output::folder_must_exist;
 use crate::print;
 use anyhow::Context as _;
-use bench::BenchOptions;
-use config::Config;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use towers_bench::BenchOptions;
+use towers_config::Config;
 
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;
@@ -22,7 +22,7 @@ pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.timeline {
         return timeline(&config, &options, file);
     }
-    let programs = bench::programs(&config, &options)?;
+    let programs = towers_bench::programs(&config, &options)?;
     let count = programs.len();
     let texts = programs.into_iter().enumerate().map(|(stage, text)| match count {
         1 => text,
@@ -33,7 +33,7 @@ pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
 
 fn timeline(config: &Config, options: &BenchOptions, file: &Path) -> anyhow::Result<ExitCode> {
     folder_must_exist("--timeline", file)?;
-    let timeline = bench::timeline(config, options)?;
+    let timeline = towers_bench::timeline(config, options)?;
     let text = serde_json::to_string(&timeline)?;
     fs::write(file, text).with_context(|| format!("--timeline: {} can't be written", file.display()))?;
     print::lines(vec![format!("{}: open it in https://ui.perfetto.dev or chrome://tracing", file.display())])

@@ -4,11 +4,11 @@ use crate::args::ReportArgs;
 use crate::error::{at_least_one, sentence};
 use crate::output::{HISTORY_FILE, folder_must_exist, newest_run, run_name};
 use crate::{data, evaluate, print};
-use callbacks::shortened;
-use report::{RunReport, page_file, save_report};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trained::{Classifier, MODEL_FILE};
+use towers_callbacks::shortened;
+use towers_report::{RunReport, page_file, save_report};
+use towers_trained::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;

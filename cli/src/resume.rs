@@ -6,13 +6,13 @@ use crate::kept_devices::{Here, kept};
 use crate::output::{Output, is_locked, is_picture, newest_run};
 use crate::spelling::flag_of;
 use anyhow::Context;
-use config::{Config, Difference, differences, find_recipe};
 use std::path::{Path, PathBuf};
-use train::{Process, Resume, rendezvous};
+use towers_config::{Config, Difference, differences, find_recipe};
+use towers_train::{Process, Resume, rendezvous};
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
-    Ok(rendezvous::is_restarted(rendezvous::variable).map_err(train::Error::from)?)
+    Ok(rendezvous::is_restarted(rendezvous::variable).map_err(towers_train::Error::from)?)
 }
 
 /// The start of a run: from the beginning, or from a checkpoint.
@@ -105,7 +105,7 @@ impl TrainArgs {
             },
             Some(None) => match self.folder() {
                 Some(run) => run.clone(),
-                None => newest_run(&[callbacks::CHECKPOINTS])?,
+                None => newest_run(&[towers_callbacks::CHECKPOINTS])?,
             },
         };
         let resume = Resume::newest(&run).map_err(|error| match is_locked(&run) {
@@ -133,8 +133,8 @@ impl TrainArgs {
         }
         let Some(run) = self.folder().filter(|_| restarted) else { return Ok(None) };
         let newest = Resume::newest_if_any(run).map_err(|error| match error {
-            train::Error::Config(config::Error::Run { path, reason }) => {
-                train::Error::run(path, reason.and("; repair them, or move them away to start again"))
+            towers_train::Error::Config(towers_config::Error::Run { path, reason }) => {
+                towers_train::Error::run(path, reason.and("; repair them, or move them away to start again"))
             }
             other => other,
         })?;

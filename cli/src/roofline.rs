@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 pub fn run(args: &RooflineArgs) -> anyhow::Result<ExitCode> {
     let config = args.devices.config()?;
-    let roofline = bench::roofline(&config.placement.devices, &config.training.arithmetic)?;
+    let roofline = towers_bench::roofline(&config.placement.devices, &config.training.arithmetic)?;
     if args.json {
         return print::json(&roofline);
     }
-    let line = |roof: &bench::Roof| {
+    let line = |roof: &towers_bench::Roof| {
         format!(
             "{}: {:.0} GFLOP/s of multiply-adds ({}), {:.1} GB/s read and written by a copy",
             print::threads(roof.threads),

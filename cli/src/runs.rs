@@ -4,15 +4,15 @@ use crate::args::{RunsArgs, SortKey};
 use crate::error::usage;
 use crate::output::{HISTORY_FILE, RUNS, is_locked, shown};
 use crate::print;
-use callbacks::CHECKPOINTS;
-use callbacks::{Monitor, Status, read_history};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trained::MODEL_FILE;
+use towers_callbacks::CHECKPOINTS;
+use towers_callbacks::{Monitor, Status, read_history};
+use towers_trained::MODEL_FILE;
 
 /// The configuration in a run's folder.
 const CONFIG: &str = "config.json";
@@ -56,7 +56,7 @@ fn folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
                 folder.display()
             )));
         }
-        Err(error) => return Err(train::Error::io("read", folder)(error).into()),
+        Err(error) => return Err(towers_train::Error::io("read", folder)(error).into()),
     };
     let paths = entries.flatten().map(|entry| entry.path());
     Ok(paths.filter(|path| path.is_dir() && has_files(path)).collect())
@@ -121,7 +121,7 @@ impl Row {
     fn read_config(&mut self, run: &Path) -> Result<(), String> {
         let path = run.join(CONFIG);
         let refuse = |error: &dyn std::fmt::Display| format!("can't read {}: {error}", path.display());
-        let text = files::read_text(&path).map_err(|error| error.to_string())?;
+        let text = towers_files::read_text(&path).map_err(|error| error.to_string())?;
         let config: Value = serde_json::from_str(&text).map_err(|error| refuse(&error))?;
         self.recipe = config["recipe"].as_str().map(str::to_owned);
         self.of = config["epochs"].as_u64();
@@ -239,7 +239,7 @@ fn table(rows: &[Row]) -> Vec<String> {
     ];
     let mut cells = vec![head.map(str::to_owned)];
     // Names from outside must not break a line.
-    let escaped = |row: &Row| row.cells().map(|cell| callbacks::printable(&cell).replace('\n', " "));
+    let escaped = |row: &Row| row.cells().map(|cell| towers_callbacks::printable(&cell).replace('\n', " "));
     cells.extend(rows.iter().map(escaped));
     let width = |k: usize| cells.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();

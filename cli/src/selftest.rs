@@ -6,10 +6,10 @@ use crate::error::usage;
 use crate::print;
 use crate::spelling::flag_of;
 use anyhow::{Context as _, bail};
-use config::{Arithmetic, Devices};
-use diagnose::{SelfTest, TestRow};
 use std::process::ExitCode;
-use train::{Device, Error, count_gpus, open_devices};
+use towers_config::{Arithmetic, Devices};
+use towers_diagnose::{SelfTest, TestRow};
+use towers_train::{Device, Error, count_gpus, open_devices};
 
 pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     let config = args.devices.config()?;
@@ -64,7 +64,7 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The first of the devices.
-fn open(devices: &Devices, arithmetic: &Arithmetic) -> train::Result<Device> {
+fn open(devices: &Devices, arithmetic: &Arithmetic) -> towers_train::Result<Device> {
     let one = Devices { replicas: 1, ..devices.clone() };
     let first = open_devices(&one, arithmetic)?.into_iter().next();
     first.ok_or_else(|| Error::Device("there is no device".into()))

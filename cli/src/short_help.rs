@@ -1,7 +1,7 @@
 //! `towers train -h`: the flags that most runs need, on one screen. `--help` explains all.
 
 use clap::Command;
-use config::tables;
+use towers_config::tables;
 
 /// The flags of the short help that are no options of a run, each with its text on one line. Those of options are in their table.
 const FLAGS: [(&str, &str); 6] = [

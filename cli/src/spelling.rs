@@ -1,11 +1,11 @@
 //! Options in messages: as flags.
 
-use config::tables;
+use towers_config::tables;
 
 /// The spelling of an option in messages: its flag, or that of its table. Another parameter, such as the samples of a preview, has a
 /// flag of its own name.
 pub fn flag_of(key: &str) -> String {
-    let own = |key| options::find(tables(), key);
+    let own = |key| towers_options::find(tables(), key);
     let of_table = || {
         let (table, option) = key.split_once('.')?;
         Some(format!("{}: {option}", own(table)?.1.flag()?))

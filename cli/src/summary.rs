@@ -4,9 +4,9 @@ use crate::data::image_size;
 use crate::error::at_least_one;
 use crate::network::take_network;
 use crate::print;
-use config::{Config, ImageSize};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use towers_config::{Config, ImageSize};
 
 /// `towers summary`.
 #[derive(Debug, clap::Args)]
@@ -32,5 +32,5 @@ pub fn run(args: SummaryArgs) -> anyhow::Result<ExitCode> {
     config.set("model", &args.model.to_string_lossy().into())?;
     let classes = take_network(&mut config, args.image_size)?;
     let model = config.network(config.training.data.image(), args.classes.unwrap_or(classes))?;
-    print::text(&bench::summary(&model, args.batch)?)
+    print::text(&towers_bench::summary(&model, args.batch)?)
 }

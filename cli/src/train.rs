@@ -13,38 +13,41 @@ use crate::print::note;
 use crate::resume::Start;
 use crate::spelling::flag_of;
 use crate::{classes, data, error, print};
-use callbacks::TrainState;
-use callbacks::{Outputs, Outside, Progress, Run, Status, from_config, shell_word};
-use config::{Config, Placement};
-use dataset::Dataset;
-use launch::{INCOMPLETE, INTERRUPTED};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use train::{End, Observer, Outcome, Process, Resume, StopFlag, Training};
-use trained::ImageSize;
+use towers_callbacks::TrainState;
+use towers_callbacks::{Outputs, Outside, Progress, Run, Status, from_config, shell_word};
+use towers_config::{Config, Placement};
+use towers_dataset::Dataset;
+use towers_launch::{INCOMPLETE, INTERRUPTED};
+use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training};
+use towers_trained::ImageSize;
 
 /// How long the first process has to record a failure before the others end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     // Early: the first process of a container ignores signals without a handler, and others end by some.
-    let in_terminal = args.keep.tui && live::tui::is_possible();
+    let in_terminal = args.keep.tui && towers_live::tui::is_possible();
     let interrupts = Interrupts::listen(args.keep.signal_action, in_terminal)?;
     let start = args.start(args.owns_output()?)?;
     let process = Process::join(&start.config.placement.devices)?;
-    let process = process
-        .map(|process| process.comes_back(launch::is_restarted_on_failure()).telling(|text| note(text)));
+    let process = process.map(|process| {
+        process.comes_back(towers_launch::is_restarted_on_failure()).telling(|text| note(text))
+    });
     if process.is_none() {
         // A missing device is reported before the data are read.
         let Placement { devices, .. } = &start.config.placement;
-        start.config.check_replicas(train::check_devices(devices, &start.config.training.arithmetic)?)?;
+        start
+            .config
+            .check_replicas(towers_train::check_devices(devices, &start.config.training.arithmetic)?)?;
     }
     if let Some(process) = &process {
-        launch::ready();
+        towers_launch::ready();
         interrupts.joined(process);
     }
     match process {
@@ -77,8 +80,8 @@ fn run_first(
         prepare_outputs(&config.outputs, resume, &output.run, &mut created)?;
         lock = output.create(&mut created)?;
         output.check_unused()?;
-        config::save_config(&config, &output.run)?;
-        config::save_unreadable(&data, &output.run)?;
+        towers_config::save_config(&config, &output.run)?;
+        towers_config::save_unreadable(&data, &output.run)?;
         status = Some(Status::begin(&output.run, output.resumed || output.restarted, processes)?);
         announce(&config, &data, output, resume, args)?;
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
@@ -199,7 +202,7 @@ fn run_other(
         status = Some(Status::begin(&output.run, output.resumed, world)?);
         observers(&config, &title, &output, args)
     };
-    let observers = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
+    let observers = || take_over().map_err(|error: anyhow::Error| towers_callbacks::Error::other(error));
     let outcome = process
         .train(Training::new(&config, data).resume(resume.as_ref()).stop(stop).spelling(flag_of), observers);
     let outcome = outcome.map_err(anyhow::Error::from);
@@ -271,7 +274,7 @@ fn load(
     let read = |config: &Config| match is_first {
         true => data::load(&config.training.data, &config.placement.files, args.keep.no_progress),
         // The first process reports it.
-        false => config::load_data(&config.training.data, &config.placement.files, |_| ()),
+        false => towers_config::load_data(&config.training.data, &config.placement.files, |_| ()),
     };
     if (resume.is_some() || args.repeats_run()) && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
@@ -283,7 +286,7 @@ fn load(
     let trial = args.quick && resume.is_none();
     let data = match read(config) {
         Ok(data) => data,
-        Err(error @ config::Error::Fetch(_))
+        Err(error @ towers_config::Error::Fetch(_))
             if trial
                 && config.placement.files.data_dir == Some(default_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
@@ -373,7 +376,7 @@ fn announce(
         ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
     } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {
         // With `--quick`, little work is expected.
-        let (recipe, config::Training { model, epochs, .. }) = (&config.recipe, &config.training);
+        let (recipe, towers_config::Training { model, epochs, .. }) = (&config.recipe, &config.training);
         note(format_args!(
             "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
              --limit-train N, or leave --recipe out"
@@ -396,6 +399,6 @@ fn observers(
     // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
     let run = Run::new(&output.run, title).resumed(output.resumed || output.restarted);
-    observers.extend(from_config(&config.outputs, &run).map_err(train::Error::from)?);
+    observers.extend(from_config(&config.outputs, &run).map_err(towers_train::Error::from)?);
     Ok(observers)
 }

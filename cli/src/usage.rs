@@ -90,7 +90,7 @@ fn suggest_value(error: &mut clap::Error) {
     else {
         return;
     };
-    if let Some(near) = options::nearest(given, valid.iter().map(String::as_str)).map(str::to_owned) {
+    if let Some(near) = towers_options::nearest(given, valid.iter().map(String::as_str)).map(str::to_owned) {
         error.insert(ContextKind::SuggestedValue, ContextValue::String(near));
     }
 }
@@ -132,5 +132,7 @@ fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
 /// Whether a flag is probably a misspelling of another one, or a part or extension of it.
 fn is_near(flag: &str, suggested: &str) -> bool {
     let [flag, suggested] = [flag, suggested].map(|flag| flag.trim_start_matches('-'));
-    flag.contains(suggested) || suggested.contains(flag) || options::nearest(flag, [suggested]).is_some()
+    flag.contains(suggested)
+        || suggested.contains(flag)
+        || towers_options::nearest(flag, [suggested]).is_some()
 }

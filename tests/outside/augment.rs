@@ -1,6 +1,6 @@
-use augment::{Compose, Flip, ImageDataGenerator, Layout, Loader, LoaderOptions, Samples, ndarray::Array4};
+use towers_augment::{Compose, Flip, ImageDataGenerator, Layout, Loader, LoaderOptions, Samples, ndarray::Array4};
 
-fn main() -> Result<(), augment::Error> {
+fn main() -> Result<(), towers_augment::Error> {
     let images = Array4::from_elem((100, 32, 32, 3), 51);
     let samples = Samples::new(images.clone(), vec![0; 100])?;
     let steps = ImageDataGenerator::new().rotation_range(15.0);

@@ -1,7 +1,7 @@
-use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let data = cifar::synthetic(1, 100, 10).train;
+    let data = towers_cifar::synthetic(1, 100, 10).train;
     let samples = Samples::new(data.images, data.labels.to_vec())?;
     let pipeline = ImageDataGenerator::new().horizontal_flip(true).build(samples.shape())?;
     let mut loader = Loader::new(samples, pipeline, LoaderOptions::new().batch_size(32).workers(2))?;

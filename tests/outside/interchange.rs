@@ -1,9 +1,9 @@
-use interchange::{Pixels, Source, onnx, tensors};
-use layers::Mode;
+use towers_interchange::{Pixels, Source, onnx, tensors};
+use towers_layers::Mode;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model = models::small_cnn(2)?;
-    let mut network = model.build(&tensor_cpu::device(1), 1, Mode::Inference)?;
+    let model = towers_models::small_cnn(2)?;
+    let mut network = model.build(&towers_tensor_cpu::device(1), 1, Mode::Inference)?;
     network.init(1)?;
     let (tensors, classes) = (tensors(&network)?, ["cat".to_owned(), "dog".to_owned()]);
     let file = std::env::temp_dir().join(format!("towers-outside-{}.onnx", std::process::id()));

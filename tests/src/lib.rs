@@ -1,14 +1,14 @@
 //! Support for the end-to-end tests of towers, which are in `tests/`.
 #![forbid(unsafe_code)]
 
-use callbacks::{self, Checkpoints};
-use callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
-use checkpoint::Tensors;
-use config::Config;
-use program::{Device, Precision};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use train::{End, Error, Observer, Outcome, Result, Resume, StopFlag, Training, cifar};
+use towers_callbacks::{self, Checkpoints};
+use towers_callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
+use towers_checkpoint::Tensors;
+use towers_config::Config;
+use towers_program::{Device, Precision};
+use towers_train::{End, Error, Observer, Outcome, Result, Resume, StopFlag, Training};
 
 /// The result of a run: its end, and all its tensors.
 pub struct Finished {
@@ -41,7 +41,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn keep(&self, snapshot: &dyn Snapshot) -> callbacks::Result<()> {
+    fn keep(&self, snapshot: &dyn Snapshot) -> towers_callbacks::Result<()> {
         let tensors = snapshot.all_tensors()?;
         self.kept.lock().expect("no observer panics").0 = Some(tensors);
         Ok(())
@@ -49,7 +49,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn on_step(&mut self, step: &StepInfo) -> callbacks::Result<()> {
+    fn on_step(&mut self, step: &StepInfo) -> towers_callbacks::Result<()> {
         self.steps += 1;
         if self.stop_after == Some(self.steps) {
             self.stop.raise();
@@ -58,15 +58,20 @@ impl Observer for Recorder {
         Ok(())
     }
 
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> callbacks::Result<Flow> {
+    fn on_epoch_end(
+        &mut self,
+        _: &EpochRecord,
+        _: &TrainState,
+        _: &dyn Snapshot,
+    ) -> towers_callbacks::Result<Flow> {
         Ok(Flow::Continue)
     }
 
-    fn on_interrupt(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> callbacks::Result<()> {
+    fn on_interrupt(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> towers_callbacks::Result<()> {
         self.keep(snapshot)
     }
 
-    fn on_end(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> callbacks::Result<()> {
+    fn on_end(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> towers_callbacks::Result<()> {
         self.keep(snapshot)
     }
 }
@@ -77,13 +82,13 @@ impl Observer for Recorder {
 /// Those of the run.
 pub fn run(
     config: &Config,
-    data: &cifar::Dataset,
+    data: &towers_cifar::Dataset,
     resume: Option<&Resume>,
     stop_after: Option<u64>,
     others: Vec<Box<dyn Observer>>,
 ) -> Result<Finished> {
     run_on(
-        &train::open_devices(&config.placement.devices, &config.training.arithmetic)?,
+        &towers_train::open_devices(&config.placement.devices, &config.training.arithmetic)?,
         config,
         data,
         resume,
@@ -99,7 +104,7 @@ pub fn run(
 pub fn run_on(
     devices: &[Device],
     config: &Config,
-    data: &cifar::Dataset,
+    data: &towers_cifar::Dataset,
     resume: Option<&Resume>,
     stop_after: Option<u64>,
     others: Vec<Box<dyn Observer>>,
@@ -126,7 +131,7 @@ pub fn run_in(
     dir: &Path,
     devices: &[Device],
     config: &Config,
-    data: &cifar::Dataset,
+    data: &towers_cifar::Dataset,
     resume: Option<&Resume>,
     stop_after: Option<u64>,
 ) -> Result<Finished> {
@@ -145,7 +150,7 @@ pub fn run_in(
 /// # Panics
 /// If it does not.
 #[track_caller]
-pub fn trained(devices: &[Device], config: &Config, data: &cifar::Dataset) -> Finished {
+pub fn trained(devices: &[Device], config: &Config, data: &towers_cifar::Dataset) -> Finished {
     run_on(devices, config, data, None, None, Vec::new()).expect("the run goes well")
 }
 
@@ -154,7 +159,7 @@ pub fn trained(devices: &[Device], config: &Config, data: &cifar::Dataset) -> Fi
 /// # Panics
 /// If it does.
 #[track_caller]
-pub fn failed(devices: &[Device], config: &Config, data: &cifar::Dataset) -> Error {
+pub fn failed(devices: &[Device], config: &Config, data: &towers_cifar::Dataset) -> Error {
     run_on(devices, config, data, None, None, Vec::new()).err().expect("the run fails")
 }
 
@@ -166,7 +171,7 @@ pub fn failed(devices: &[Device], config: &Config, data: &cifar::Dataset) -> Err
 pub fn in_two_parts(
     [before, after]: [&[Device]; 2],
     config: &Config,
-    data: &cifar::Dataset,
+    data: &towers_cifar::Dataset,
     stop_after: u64,
 ) -> (Resume, Finished) {
     let dir = tempfile::tempdir().expect("there is room");
@@ -236,8 +241,8 @@ pub fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32)
 
 /// 45 images to train on: with batches of 14, three whole ones and one of three images, of which some replicas
 /// and micro-batches get none.
-pub fn few_images() -> cifar::Dataset {
-    cifar::synthetic(3, 45, 23)
+pub fn few_images() -> towers_cifar::Dataset {
+    towers_cifar::synthetic(3, 45, 23)
 }
 
 /// The recipe `quick` on batches of 14, with batch normalization, dropout and augmentation. Nothing in it depends
@@ -246,7 +251,7 @@ pub fn few_images() -> cifar::Dataset {
 /// # Panics
 /// Never.
 pub fn quick_on_14() -> Config {
-    let mut config = config::recipe("quick").expect("it is built in");
+    let mut config = towers_config::recipe("quick").expect("it is built in");
     (config.training.epochs, config.training.global_batch_size) = (2, Some(14));
     config.training.schedule = "constant".parse().expect("it is well-formed");
     config
@@ -257,7 +262,7 @@ pub fn quick_on_14() -> Config {
 /// # Panics
 /// Never.
 pub fn keras_cnn_on_14() -> Config {
-    let mut config = config::recipe("keras-cnn").expect("it is built in");
+    let mut config = towers_config::recipe("keras-cnn").expect("it is built in");
     (config.training.epochs, config.training.global_batch_size) = (1, Some(14));
     // RMSprop divides by the size of the gradient and so amplifies rounding; SGD shows the gradients directly.
     config.training.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");
@@ -267,12 +272,12 @@ pub fn keras_cnn_on_14() -> Config {
 
 /// An emulated GPU. Where there can be none, says why.
 pub fn emulated(precision: Precision) -> Option<Device> {
-    tensor_cuda::emulated(precision).inspect_err(|why| println!("SKIPPED: emulated cuda: {why}")).ok()
+    towers_tensor_cuda::emulated(precision).inspect_err(|why| println!("SKIPPED: emulated cuda: {why}")).ok()
 }
 
 /// `world` devices of the CPU with `threads` threads each.
 pub fn cpus(world: usize, threads: usize) -> Vec<Device> {
-    (0..world).map(|_| tensor_cpu::device(threads)).collect()
+    (0..world).map(|_| towers_tensor_cpu::device(threads)).collect()
 }
 
 /// The largest difference between two runs' tensors, relative to the largest element of each tensor.

@@ -1,11 +1,10 @@
 //! Augmentation in training runs: exact after a resume, the same for any number of threads, and on a GPU with
 //! batches from the host where needed.
 
-use augment::{ImageDataGenerator, RandAugment};
-use config::{Config, recipe};
-use program::Precision;
+use towers_augment::{ImageDataGenerator, RandAugment};
+use towers_config::{Config, recipe};
+use towers_program::Precision;
 use towers_tests::{assert_same, cpus, distance, emulated, in_two_parts, trained};
-use train::cifar;
 
 fn config(augmentation: ImageDataGenerator) -> Config {
     let mut config = recipe("quick").unwrap();
@@ -33,7 +32,7 @@ fn everything() -> ImageDataGenerator {
 
 #[test]
 fn a_run_goes_on_bit_for_bit_with_every_option() {
-    let (data, config, cpu) = (cifar::synthetic(5, 36, 12), config(everything()), cpus(1, 2));
+    let (data, config, cpu) = (towers_cifar::synthetic(5, 36, 12), config(everything()), cpus(1, 2));
     let (resume, resumed) = in_two_parts([&cpu, &cpu], &config, &data, 6);
     assert_eq!(resume.config.training.augmentation, config.training.augmentation);
     assert_same(&trained(&cpu, &config, &data), &resumed, "resumed");
@@ -47,9 +46,9 @@ fn a_run_goes_on_bit_for_bit_with_every_option() {
 #[test]
 fn a_gpu_has_the_host_make_what_it_cant() {
     // With some data, a number so near to 0 that rounding decides its gradient makes the runs part.
-    let (data, config) = (cifar::synthetic(6, 36, 12), config(everything()));
+    let (data, config) = (towers_cifar::synthetic(6, 36, 12), config(everything()));
     let Some(gpu) = emulated(Precision::Fp32) else { return };
-    let [cpu, gpu] = [tensor_cpu::device(2), gpu].map(|device| trained(&[device], &config, &data));
+    let [cpu, gpu] = [towers_tensor_cpu::device(2), gpu].map(|device| trained(&[device], &config, &data));
     let apart = distance(&cpu.tensors, &gpu.tensors);
     assert!(apart < 2e-3, "the tensors lie {apart} apart");
 }

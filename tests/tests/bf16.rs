@@ -1,8 +1,8 @@
 //! Runs on the CPU with activations in bf16: by its matrix units, or with the same bits by plain loops.
 
-use config::Config;
-use program::Device;
-use tensor_cpu::Cpu;
+use towers_config::Config;
+use towers_program::Device;
+use towers_tensor_cpu::Cpu;
 use towers_tests::{assert_same, cpus, few_images, in_two_parts, quick_on_14, trained};
 
 fn devices(world: usize, threads: usize) -> Vec<Device> {

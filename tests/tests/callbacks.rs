@@ -1,16 +1,18 @@
 //! Callbacks in whole runs: the learning rate at plateaus, files of the network, backups, and the end at a
 //! NaN loss.
 
-use callbacks::{Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard, TensorBoardOptions};
-use callbacks::{EarlyStop, ModelCheckpointOptions, ReduceLrOnPlateau, SaveFreq};
-use checkpoint::Tensors;
-use config::{Config, recipe};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use towers_callbacks::{
+    Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard, TensorBoardOptions,
+};
+use towers_callbacks::{EarlyStop, ModelCheckpointOptions, ReduceLrOnPlateau, SaveFreq};
+use towers_checkpoint::Tensors;
+use towers_config::{Config, recipe};
 use towers_tests::{Finished, assert_same, cpus, in_two_parts, run};
-use train::{End, Observer, Resume, cifar};
-use trained::Classifier;
+use towers_train::{End, Observer, Resume};
+use towers_trained::Classifier;
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").unwrap();
@@ -21,8 +23,8 @@ fn quick(epochs: u64) -> Config {
     config
 }
 
-fn data() -> cifar::Dataset {
-    cifar::synthetic(5, 64, 16)
+fn data() -> towers_cifar::Dataset {
+    towers_cifar::synthetic(5, 64, 16)
 }
 
 fn ends(config: &Config, resume: Option<&Resume>, others: Vec<Box<dyn Observer>>) -> Finished {
@@ -40,7 +42,7 @@ fn plateau() -> ReduceLrOnPlateau {
 
 /// The schedule's rate at the last step of an epoch with `steps` steps.
 fn scheduled(config: &Config, epoch: u64, steps: u64) -> f64 {
-    let at = optim::Progress::at_step(epoch * steps + steps - 1, steps, config.training.epochs);
+    let at = towers_optim::Progress::at_step(epoch * steps + steps - 1, steps, config.training.epochs);
     config.training.schedule.lr(config.training.lr, &at)
 }
 
@@ -102,12 +104,13 @@ fn named_checkpoints_are_models() {
             Box::new(ModelCheckpoint::new(folder.path(), options.clone()).unwrap())
         });
         let finished = ends(&config, None, files.into());
-        let device =
-            train::open_devices(&config.placement.devices, &config.training.arithmetic).unwrap().remove(0);
+        let device = towers_train::open_devices(&config.placement.devices, &config.training.arithmetic)
+            .unwrap()
+            .remove(0);
         for record in &finished.outcome.state.history {
             let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.metrics["val_acc"]);
             let mut model = Classifier::load(&folder.path().join(name), &device, 16).unwrap();
-            let evaluation = trained::evaluate(&mut model, &data(), |_, _| {}).unwrap();
+            let evaluation = towers_trained::evaluate(&mut model, &data(), |_, _| {}).unwrap();
             assert!(
                 (evaluation.acc - record.metrics["val_acc"]).abs() < 1e-6,
                 "{} {}",
@@ -119,7 +122,7 @@ fn named_checkpoints_are_models() {
         for name in ["1-3", "2-2"] {
             let path = folder.path().join(format!("{name}.safetensors"));
             Classifier::load(&path, &device, 16).unwrap();
-            let tensors = checkpoint::load_tensors(&path).unwrap();
+            let tensors = towers_checkpoint::load_tensors(&path).unwrap();
             assert!(tensors.iter().any(|tensor| tensor.name.starts_with("velocity/")), "{name}");
             std::fs::remove_file(path).unwrap();
         }
@@ -166,7 +169,7 @@ fn the_best_weights_are_restored() {
     );
     assert!(matches!(finished.outcome.end, End::Stopped(_)) && finished.outcome.state.epochs_done == 3);
     let kernel = |file: &str| {
-        let tensors = checkpoint::load_tensors(folder.path().join(file)).unwrap();
+        let tensors = towers_checkpoint::load_tensors(folder.path().join(file)).unwrap();
         let first = tensors.iter().find(|tensor| tensor.name.ends_with("kernel")).unwrap();
         first.data.to_vec()
     };
@@ -197,7 +200,7 @@ fn a_run_that_stops_early_ends_with_the_average() {
             vec![Box::new(checkpoints)]
         };
         let finished = ends(&config, None, observers());
-        let model = || checkpoint::load_tensors(folder.path().join("model.safetensors")).unwrap();
+        let model = || towers_checkpoint::load_tensors(folder.path().join("model.safetensors")).unwrap();
         let End::Stopped(reason) = &finished.outcome.end else { panic!("{:?}", finished.outcome.end) };
         assert_eq!(finished.outcome.state.epochs_done, 3);
         assert_eq!(reason.contains("; the average of the weights has val_loss "), !restores, "{reason}");

@@ -6,18 +6,18 @@
 
 mod recordings;
 
-use config::{Config, recipe};
-use program::{CaptureStatus, Device, GraphCache, Precision, ReplayArgs, Span};
-use tensor_cuda::Options as CudaOptions;
+use towers_config::{Config, recipe};
+use towers_program::{CaptureStatus, Device, GraphCache, Precision, ReplayArgs, Span};
+use towers_tensor_cuda::Options as CudaOptions;
 use towers_tests::{Finished, assert_same, distance, emulated, failed, in_two_parts, trained};
-use train::{End, Error, Training, cifar};
+use towers_train::{End, Error, Training};
 
 /// Opens a device of each available kind, and prints the missing ones.
 fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
     if emulated(precision).is_some() {
         test(&|| emulated(precision).unwrap());
     }
-    let real = || tensor_cuda::device(CudaOptions { precision, ..CudaOptions::default() });
+    let real = || towers_tensor_cuda::device(CudaOptions { precision, ..CudaOptions::default() });
     match real() {
         Ok(_) => test(&|| real().unwrap()),
         Err(why) => {
@@ -45,8 +45,8 @@ fn config(epochs: u64) -> Config {
     config
 }
 
-fn data() -> cifar::Dataset {
-    cifar::synthetic(5, 18, 6)
+fn data() -> towers_cifar::Dataset {
+    towers_cifar::synthetic(5, 18, 6)
 }
 
 fn run(devices: &[Device], config: &Config) -> Finished {
@@ -76,7 +76,7 @@ fn a_gpu_trains_as_the_cpu_does() {
     for samplewise_center in [false, true] {
         let config =
             config(2).with(|config| config.training.augmentation.samplewise_center = samplewise_center);
-        let expected = run(&[tensor_cpu::device(2)], &config);
+        let expected = run(&[towers_tensor_cpu::device(2)], &config);
         on_gpus(Precision::Fp32, |open| {
             assert_near(&expected, &run(&[open()], &config), 2e-3);
         });
@@ -99,7 +99,7 @@ fn towers_on_one_gpu_equal_one_tower() {
 #[test]
 fn half_precision_learns_about_the_same() {
     let config = config(1).with(|config| config.training.batch_size = 6);
-    let expected = run(&[tensor_cpu::device(2)], &config);
+    let expected = run(&[towers_tensor_cpu::device(2)], &config);
     for precision in [Precision::Bf16, Precision::Fp16] {
         on_gpus(precision, |open| {
             let half = run(&[open()], &config);
@@ -151,7 +151,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
             config.training.lr = 1e30;
             config.outputs.terminate_on_nan = true;
         });
-        let stop = train::StopFlag::default();
+        let stop = towers_train::StopFlag::default();
         let outcome = Training::new(&config, data()).devices(&[open(), open()]).stop(&stop).run().unwrap();
         assert!(
             matches!(&outcome.end, End::Stopped(why) if why.contains("in epoch 1, step ")),
@@ -167,7 +167,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
 fn a_gpu_and_a_cpu_stop_together() {
     on_gpus(Precision::Fp32, |open| {
         for order in [[0, 1], [1, 0]] {
-            let devices = order.map(|kind| if kind == 0 { open() } else { tensor_cpu::device(1) });
+            let devices = order.map(|kind| if kind == 0 { open() } else { towers_tensor_cpu::device(1) });
             let config = config(2).with(|config| config.training.batch_size = 2);
             let (stopped, _) = in_two_parts([&devices, &devices], &config, &data(), 2);
             // The last step of an epoch is a check.
@@ -180,9 +180,9 @@ fn a_gpu_and_a_cpu_stop_together() {
 #[test]
 fn a_plateau_reduces_the_rate_of_recorded_steps() {
     let plateau =
-        callbacks::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100").unwrap();
+        towers_callbacks::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100").unwrap();
     let config = config(3).with(|config| config.training.reduce_lr_on_plateau = Some(plateau));
-    let expected = run(&[tensor_cpu::device(1)], &config);
+    let expected = run(&[towers_tensor_cpu::device(1)], &config);
     on_gpus(Precision::Fp32, |open| {
         let finished = run(&[open(), open()], &config.with(|config| config.training.batch_size = 2));
         let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
@@ -205,13 +205,13 @@ fn recorded_work_may_have_to_run_by_itself_again() {
         let mut asked = |what: &str| {
             match what {
                 "play" => recorder
-                    .run::<program::Error>(&device, "fill", &ReplayArgs::default(), &mut work)
+                    .run::<towers_program::Error>(&device, "fill", &ReplayArgs::default(), &mut work)
                     .unwrap(),
                 "forget" => recorder.forget(&"fill"),
                 "refuse" => recorder.refuse(&"fill", "another can't".into()),
                 _ => {
                     return (
-                        Some(recorder.prepare::<program::Error>(&device, &"fill", &mut work)),
+                        Some(recorder.prepare::<towers_program::Error>(&device, &"fill", &mut work)),
                         runs.take(),
                     );
                 }
@@ -242,7 +242,7 @@ fn what_can_not_be_recorded_runs_every_time_and_says_why() {
                 runs += 1;
                 Ok(())
             };
-            recorder.run::<program::Error>(&device, "alloc", &turn, work).unwrap();
+            recorder.run::<towers_program::Error>(&device, "alloc", &turn, work).unwrap();
         }
         assert_eq!(runs, 4);
         let why = recorder.refusal().unwrap();

@@ -1,13 +1,13 @@
 //! Replicas of different speed take shares of different size, and the gradient remains that of the whole
 //! batch.
 
-use config::{Config, DeviceWeights};
-use program::Device;
+use towers_config::{Config, DeviceWeights};
+use towers_program::Device;
 use towers_tests::{
     Finished, assert_near, assert_same, cpus, few_images, in_two_parts, keras_cnn_on_14, quick_on_14, run_in,
     trained,
 };
-use train::{Resume, cifar};
+use towers_train::Resume;
 
 fn run(devices: &[Device], config: &Config) -> Finished {
     trained(devices, config, &few_images())
@@ -81,8 +81,8 @@ fn measured_weights_are_as_good_as_given_ones() {
 fn the_slower_device_gets_less() {
     let mut config = weighted(&quick_on_14(), "auto");
     config.training.epochs = 1;
-    let devices = [tensor_cpu::reference(), tensor_cpu::device(1)];
-    let few = cifar::synthetic(3, 28, 4);
+    let devices = [towers_tensor_cpu::reference(), towers_tensor_cpu::device(1)];
+    let few = towers_cifar::synthetic(3, 28, 4);
     let state = trained(&devices, &config, &few).outcome.state;
     let DeviceWeights::Given(weights) = state.device_weights.parse().unwrap() else {
         panic!("{}", state.device_weights)

@@ -1,11 +1,11 @@
 //! Failed runs end with a clear error and keep their files.
 
-use callbacks::{self, Checkpoints};
-use callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
-use config::{Config, recipe};
 use std::sync::{Arc, Mutex};
+use towers_callbacks::{self, Checkpoints};
+use towers_callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
+use towers_config::{Config, recipe};
 use towers_tests::{assert_same, cpus, failed, few_images, run, run_in, trained};
-use train::{End, Error, Observer, Resume, cifar};
+use towers_train::{End, Error, Observer, Resume};
 
 fn quick() -> Config {
     let mut config = recipe("quick").unwrap();
@@ -22,7 +22,7 @@ fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
     let mut config = quick();
     config.training.schedule = "milestones:at=1,factor=1e30".parse().unwrap();
     for replicas in [1, 2] {
-        let data = cifar::synthetic(5, 64, 16);
+        let data = towers_cifar::synthetic(5, 64, 16);
         let error = run_in(dir.path(), &cpus(replicas, 1), &config, &data, None, None).err().unwrap();
         assert!(matches!(&error, Error::NotFinite { epoch: 2, .. }), "{error}");
         let kept = Resume::newest(dir.path()).unwrap();
@@ -31,10 +31,15 @@ fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
 }
 
 /// Ends a run after its first epoch, on the first replica only.
-struct Ending(fn() -> callbacks::Result<Flow>);
+struct Ending(fn() -> towers_callbacks::Result<Flow>);
 
 impl Observer for Ending {
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> callbacks::Result<Flow> {
+    fn on_epoch_end(
+        &mut self,
+        _: &EpochRecord,
+        _: &TrainState,
+        _: &dyn Snapshot,
+    ) -> towers_callbacks::Result<Flow> {
         self.0()
     }
 }
@@ -45,7 +50,7 @@ fn an_observer_ends_all_towers() {
     let mut config = quick();
     config.placement.devices.replicas = 3;
     let ends = |how| run(&config, &few_images(), None, None, vec![Box::new(Ending(how))]);
-    let error = ends(|| Err(callbacks::Error::other("the disk is gone"))).err().unwrap();
+    let error = ends(|| Err(towers_callbacks::Error::other("the disk is gone"))).err().unwrap();
     assert_eq!(error.to_string(), "the disk is gone");
     let outcome = ends(|| Ok(Flow::Stop("enough".into()))).unwrap().outcome;
     assert_eq!((outcome.end, outcome.state.epochs_done), (End::Stopped("enough".into()), 1));
@@ -64,14 +69,14 @@ impl Observer for Failing {
         self.is_optional
     }
 
-    fn on_warning(&mut self, warning: &str) -> callbacks::Result<()> {
+    fn on_warning(&mut self, warning: &str) -> towers_callbacks::Result<()> {
         self.warnings.lock().unwrap().push(warning.to_owned());
         Ok(())
     }
 
-    fn on_step(&mut self, step: &StepInfo) -> callbacks::Result<()> {
+    fn on_step(&mut self, step: &StepInfo) -> towers_callbacks::Result<()> {
         let fails = self.at_step && (step.epoch, step.steps_done) == (2, 2);
-        if fails { Err(callbacks::Error::other("the log broke")) } else { Ok(()) }
+        if fails { Err(towers_callbacks::Error::other("the log broke")) } else { Ok(()) }
     }
 
     fn on_epoch_end(
@@ -79,9 +84,9 @@ impl Observer for Failing {
         record: &EpochRecord,
         _: &TrainState,
         _: &dyn Snapshot,
-    ) -> callbacks::Result<Flow> {
+    ) -> towers_callbacks::Result<Flow> {
         let fails = !self.at_step && record.epoch == 1;
-        if fails { Err(callbacks::Error::other("the log broke")) } else { Ok(Flow::Continue) }
+        if fails { Err(towers_callbacks::Error::other("the log broke")) } else { Ok(Flow::Continue) }
     }
 }
 
@@ -159,13 +164,13 @@ fn a_validation_loss_that_is_no_number_is_kept_and_told() {
 fn towers_without_samples_take_part() {
     let mut config = quick();
     (config.training.epochs, config.training.global_batch_size) = (1, Some(4));
-    assert_eq!(trained(&cpus(4, 1), &config, &cifar::synthetic(5, 9, 3)).outcome.state.step, 3);
+    assert_eq!(trained(&cpus(4, 1), &config, &towers_cifar::synthetic(5, 9, 3)).outcome.state.step, 3);
 }
 
 #[test]
 fn a_run_needs_data_to_train_and_to_validate_on() {
     for (train, test) in [(0, 3), (32, 0)] {
-        let error = failed(&cpus(1, 1), &quick(), &cifar::synthetic(5, train, test));
-        assert!(matches!(error, Error::Config(config::Error::Option(_))), "{error}");
+        let error = failed(&cpus(1, 1), &quick(), &towers_cifar::synthetic(5, train, test));
+        assert!(matches!(error, Error::Config(towers_config::Error::Option(_))), "{error}");
     }
 }

@@ -1,13 +1,13 @@
 //! Runs that begin with given weights, and frozen layers.
 
-use checkpoint::{Tensors, load_tensors};
-use config::{Config, Preprocessing, open_model};
 use std::path::Path;
+use towers_checkpoint::{Tensors, load_tensors};
+use towers_config::{Config, Preprocessing, open_model};
 use towers_tests::{
     Finished, assert_same, assert_same_steps, cpus, few_images, in_two_parts, quick_on_14, run_in, trained,
 };
-use train::{Resume, cifar};
-use trained::{Assumed, MODEL_FILE};
+use towers_train::Resume;
+use towers_trained::{Assumed, MODEL_FILE};
 
 /// A trained network in a folder, with the preprocessing of `minigooglenet`.
 fn pretrained(folder: &Path) -> Tensors {
@@ -22,7 +22,7 @@ fn tuning(weights: &Path) -> Config {
 }
 
 /// Images of three classes alone.
-fn three_classes() -> cifar::Dataset {
+fn three_classes() -> towers_cifar::Dataset {
     let mut data = few_images();
     data.classes.truncate(3);
     for split in [&mut data.train, &mut data.test] {
@@ -48,7 +48,7 @@ fn a_run_begins_with_the_weights_and_their_preprocessing() {
     (config.training.lr, config.training.epochs) = (0.0, 1);
     config.training.freeze = vec!["batch_normalization*".to_owned()];
     // Other images have another mean, but the network has learnt with the given one.
-    let same = trained(&cpus(1, 2), &config, &cifar::synthetic(8, 45, 23));
+    let same = trained(&cpus(1, 2), &config, &towers_cifar::synthetic(8, 45, 23));
     assert_tensors(&same.tensors, &given, |_| true);
     assert!(same.tensors.get("input/mean").is_some(), "a checkpoint has it too");
 
@@ -85,7 +85,7 @@ fn a_resume_needs_no_file_of_weights() {
 fn images_may_have_another_size_if_the_network_allows_it() {
     let folder = tempfile::tempdir().unwrap();
     pretrained(folder.path());
-    let mut data = cifar::synthetic(8, 20, 10);
+    let mut data = towers_cifar::synthetic(8, 20, 10);
     for split in [&mut data.train, &mut data.test] {
         let rows = split.images.shape()[0];
         split.images =

@@ -1,21 +1,21 @@
 //! Runs on pictures of class folders at another size than 32x32, with different height and width.
 
-use config::{Config, DataFiles, RECIPES, When};
-use config::{load_data, open_model, recipe, save_config};
-use dataset::{Dataset, Split};
-use pictures::{ClassFolders, picture};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use towers_config::{Config, DataFiles, RECIPES, When};
+use towers_config::{load_data, open_model, recipe, save_config};
+use towers_dataset::{Dataset, Split};
+use towers_pictures::{ClassFolders, picture};
 use towers_tests::{Finished, assert_close, assert_same, cpus, failed, run, run_in, trained};
-use train::{Error, Observer, Resume, cifar};
-use trained::{Assumed, Classifier, ImageSize, Trained};
-use trained::{evaluate, export};
+use towers_train::{Error, Observer, Resume};
+use towers_trained::{Assumed, Classifier, ImageSize, Trained};
+use towers_trained::{evaluate, export};
 
 const SIZE: ImageSize = ImageSize { height: 30, width: 25 };
 
 /// Pictures that are larger than the network's input, and not square.
 fn draw(folder: &Path, per_class: usize) {
-    let drawn = cifar::synthetic(4, 3 * per_class, 0).train;
+    let drawn = towers_cifar::synthetic(4, 3 * per_class, 0).train;
     for (k, image) in drawn.images.outer_iter().enumerate() {
         let small = image::RgbImage::from_raw(32, 32, image.iter().copied().collect()).unwrap();
         let large = image::imageops::resize(&small, 90, 70, image::imageops::FilterType::Nearest);
@@ -47,7 +47,7 @@ fn bytes(split: &Split) -> Vec<u8> {
 }
 
 fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
-    let mut classifier = Classifier::new(trained, &tensor_cpu::device(1), 4).unwrap();
+    let mut classifier = Classifier::new(trained, &towers_tensor_cpu::device(1), 4).unwrap();
     assert_eq!(classifier.image_size(), SIZE);
     classifier.logits(pictures).unwrap()
 }
@@ -83,7 +83,7 @@ fn every_recipe_trains_and_its_network_is_used() {
 
 fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &Finished) {
     let trained = Trained::read(run).unwrap();
-    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 4).unwrap();
+    let mut classifier = Classifier::new(&trained, &towers_tensor_cpu::device(1), 4).unwrap();
     let evaluation = evaluate(&mut classifier, data, |_, _| {}).unwrap();
     let last = finished.outcome.state.history.last().unwrap();
     assert!(
@@ -102,7 +102,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     // A state dict can't express a division by each channel's standard deviation.
     let by_channel = name == "airbench94";
     let assumed = Assumed { dataset, ..Assumed::default() };
-    let load = |set: config::DataSet| load_data(&set, &DataFiles::default(), |_| ());
+    let load = |set: towers_config::DataSet| load_data(&set, &DataFiles::default(), |_| ());
     if !by_channel {
         let back = open_model(&to("net.safetensors"), &assumed, load).unwrap();
         assert_eq!((&back.network, back.classes.len()), (&trained.network, 3), "{name}");
@@ -112,9 +112,10 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     export(&trained, &to("again.safetensors")).unwrap();
     assert_eq!(logits(&Trained::read(&to("again.safetensors")).unwrap(), &test), expected, "{name}");
 
-    let error = evaluate(&mut classifier, &cifar::synthetic(1, 1, 5), |_, _| {}).unwrap_err().to_string();
+    let error =
+        evaluate(&mut classifier, &towers_cifar::synthetic(1, 1, 5), |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("32x32 images, but must be of 30x25 images"), "{error}");
-    let checkpoint = run.join(callbacks::CHECKPOINTS);
+    let checkpoint = run.join(towers_callbacks::CHECKPOINTS);
     let opened = open_model(&checkpoint, &Assumed::default(), |_| panic!("no data are needed")).unwrap();
     assert_eq!(logits(&opened, &test), expected, "{name}");
 }
@@ -123,7 +124,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
 struct Reading(Arc<Mutex<Vec<[usize; 2]>>>);
 
 impl Observer for Reading {
-    fn on_read(&mut self, done: usize, all: usize) -> callbacks::Result<()> {
+    fn on_read(&mut self, done: usize, all: usize) -> towers_callbacks::Result<()> {
         self.0.lock().unwrap().push([done, all]);
         Ok(())
     }
@@ -204,7 +205,7 @@ fn what_does_not_fit_is_told() {
     let small = ClassFolders::new(place.path()).image_size(8, 24).read().unwrap();
     let config = short("quick", place.path()).with(|config| config.training.model = "keras_cnn".into());
     let error = failed(&cpus(1, 1), &config, &small);
-    assert!(matches!(error, Error::Config(config::Error::Network(_))), "{error}");
+    assert!(matches!(error, Error::Config(towers_config::Error::Network(_))), "{error}");
     assert_eq!(
         error.to_string(),
         "keras_cnn can't take images of 8x24 (height x width): it needs at least 10x10"
@@ -222,10 +223,11 @@ fn configurations_of_earlier_versions_are_read() {
     }
     let old: Config = serde_json::from_value(json).unwrap();
     assert_eq!(old, recipe("keras-cnn").unwrap());
-    let file = config::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '30x25'", "mine")
-        .unwrap();
+    let file =
+        towers_config::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '30x25'", "mine")
+            .unwrap();
     assert_eq!(file.training.data.image_size, Some(SIZE));
-    let written = config::write_recipe(&file).unwrap();
+    let written = towers_config::write_recipe(&file).unwrap();
     assert!(written.contains("image_size = \"30x25\""), "{written}");
-    assert_eq!(config::read_recipe(&written, "mine").unwrap(), file);
+    assert_eq!(towers_config::read_recipe(&written, "mine").unwrap(), file);
 }

@@ -1,25 +1,28 @@
 //! Batches that a device makes of its set equal those of `augment`'s loader, on every device.
 
-use augment::{
+use ndarray::Array4;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use towers_augment::{
     Draws, FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, Pipeline, Samples, Scratch, ShiftRange,
 };
-use ndarray::Array4;
-use program::{
+use towers_program::{
     Arena, Bytes, Device, Error, GraphCache, ImageSet, Ints, Layout, LoadImages, Place, Precision,
     ReplayArgs, Result, StepArgs, Storage, Target, Trial, ViewMut, Write, ops::CrossEntropy,
 };
-use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 const CLASSES: usize = 10;
 
 /// Every device, and its largest deviation from the pipeline, relative to the largest value.
 fn devices() -> Vec<(Device, f32)> {
-    let mut devices =
-        vec![(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-5), (tensor_cpu::device(3), 1e-5)];
+    let mut devices = vec![
+        (towers_tensor_cpu::reference(), 1e-5),
+        (towers_tensor_cpu::device(1), 1e-5),
+        (towers_tensor_cpu::device(3), 1e-5),
+    ];
     for (precision, tolerance) in [(Precision::Fp32, 1e-5), (Precision::Bf16, 4e-3), (Precision::Fp16, 5e-4)]
     {
-        match tensor_cuda::emulated(precision) {
+        match towers_tensor_cuda::emulated(precision) {
             Ok(device) => devices.push((device, tolerance)),
             Err(why) => println!("SKIPPED: emulated cuda in {precision}: {why}"),
         }
@@ -35,7 +38,7 @@ fn load_images(pipeline: &Pipeline) -> LoadImages {
 
 /// The content of an image's rows and columns.
 fn places(pipeline: &Pipeline, draws: &Draws) -> Vec<Place> {
-    let place = |place: augment::engine::Place| Place {
+    let place = |place: towers_augment::engine::Place| Place {
         position: place.tap.map(|tap| (tap.low as u32, tap.weight)),
         blank: place.blank,
     };
@@ -119,7 +122,7 @@ impl Set {
     /// The number of the batch's labels that equal these.
     fn right(&mut self, device: &Device, labels: &[u32]) -> f32 {
         let (n, mut trial) = (labels.len(), Trial::new(labels.len()));
-        let at = Layout::contiguous(program::Shape::vectors(n, CLASSES));
+        let at = Layout::contiguous(towers_program::Shape::vectors(n, CLASSES));
         let mut values = vec![0.0; at.end()];
         labels.iter().enumerate().for_each(|(k, &label)| values[k * CLASSES + label as usize] = 64.0);
         let (logits, of_batch) = (trial.activations(at, &values), trial.labels(&[]));

@@ -1,19 +1,19 @@
 //! Weights in Keras' file formats, written by Keras: tests/golden/keras_weights.py.
 
-use config::Error;
-use config::open_model;
-use interchange::keras::KerasWeights;
-use layers::{
-    BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Mode, Padding,
-    Result, Value,
-};
-use models::Model;
-use program::Activation::Relu;
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
+use towers_config::Error;
+use towers_config::open_model;
+use towers_interchange::keras::KerasWeights;
+use towers_layers::{
+    BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Mode, Padding,
+    Result, Value,
+};
+use towers_models::Model;
+use towers_program::Activation::Relu;
 use towers_tests::assert_close;
-use trained::{Assumed, Classifier, Trained};
+use towers_trained::{Assumed, Classifier, Trained};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/keras").join(name)
@@ -70,7 +70,7 @@ fn every_layout_gives_keras_logits() {
         assert_eq!(described.is_some(), ["tiny.keras", "tiny.h5", "tiny.keras2.h5"].contains(&name));
         let model = described.unwrap_or_else(|| tiny(4, 2)).unwrap();
         let tensors = weights.assign(&model.steps()).unwrap_or_else(|error| panic!("{error}"));
-        let device = tensor_cpu::device(1);
+        let device = towers_tensor_cpu::device(1);
         let mut network = model.build(&device, 3, Mode::Inference).unwrap();
         for slot in network.arena().slots().to_vec() {
             let values = tensors.get(&slot.name).unwrap().data();
@@ -98,14 +98,18 @@ fn what_does_not_fit_is_one_sentence() {
             "no layer of it is left for the network's `conv2d_1` and `batch_normalization_1` with weights of \
              (1, 1, 4, 7), (7), (7), (7), (7), (7)",
         ),
-        ("tiny.weights.h5", models::small_cnn(3), "it has 4 convolutions, but the network has 3"),
-        ("tiny.weights.h5", models::keras_cnn(3), "it has 4 batch normalizations, but the network has 0"),
-        ("named.weights.h5", models::small_cnn(3), "it has 2 convolutions, but the network has 3"),
+        ("tiny.weights.h5", towers_models::small_cnn(3), "it has 4 convolutions, but the network has 3"),
+        (
+            "tiny.weights.h5",
+            towers_models::keras_cnn(3),
+            "it has 4 batch normalizations, but the network has 0",
+        ),
+        ("named.weights.h5", towers_models::small_cnn(3), "it has 2 convolutions, but the network has 3"),
     ] {
         let told = refusal(file, model);
         assert!(told.contains(says), "{told}");
     }
-    let told = refusal("small_cnn.keras", models::small_cnn(7));
+    let told = refusal("small_cnn.keras", towers_models::small_cnn(7));
     assert!(told.contains("is left for the network's `dense` with weights of (1024, 7)"), "{told}");
     // Custom names have no order.
     let mut graph = Graph::new("named", [8, 8, 3]);
@@ -117,11 +121,11 @@ fn what_does_not_fit_is_one_sentence() {
 
 #[test]
 fn a_model_of_keras_classifies() {
-    let nothing = |_| -> config::Result<_> { panic!("no data are needed") };
+    let nothing = |_| -> towers_config::Result<_> { panic!("no data are needed") };
     let path = golden("small_cnn.keras");
     let trained = open_model(&path, &Assumed::default(), nothing).unwrap();
     assert_eq!((trained.network.as_str(), trained.classes[3].as_str()), ("functional_1", "cat"));
-    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 2).unwrap();
+    let mut classifier = Classifier::new(&trained, &towers_tensor_cpu::device(1), 2).unwrap();
     assert_close("small_cnn", &classifier.logits(&pictures(3, 32)).unwrap(), &expected("small_cnn"), 1e-5);
     let wrong = |assumed: Assumed| open_model(&path, &assumed, nothing).unwrap_err();
     let error = wrong(Assumed { network: Some("small_cnn".into()), ..Assumed::default() });
@@ -211,7 +215,7 @@ fn hostile_files_are_refused() {
 
 #[test]
 fn what_is_not_there_is_told() {
-    let trained = |path: &Path| -> config::Result<Trained> {
+    let trained = |path: &Path| -> towers_config::Result<Trained> {
         open_model(path, &Assumed::default(), |_| unreachable!("no data"))
     };
     assert!(trained(Path::new("nothing.h5")).unwrap_err().to_string().contains("there is no model here"));

@@ -1,10 +1,10 @@
 //! Metrics of the validation data are those of the trained network, however the samples are divided.
 
-use config::{Config, recipe};
-use program::Precision;
+use towers_config::{Config, recipe};
+use towers_program::Precision;
 use towers_tests::{cpus, emulated, run_in, trained};
-use train::{Training, cifar};
-use trained::Classifier;
+use towers_train::Training;
+use towers_trained::Classifier;
 
 const METRICS: [&str; 6] = ["top5_acc", "top2_acc", "balanced_acc", "precision", "recall", "f1"];
 
@@ -16,8 +16,8 @@ fn config() -> Config {
     })
 }
 
-fn data() -> cifar::Dataset {
-    cifar::synthetic(5, 64, 40)
+fn data() -> towers_cifar::Dataset {
+    towers_cifar::synthetic(5, 64, 40)
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn metrics_do_not_depend_on_the_replicas() {
     }
 
     let mut model = Classifier::load(&folder.path().join("model.safetensors"), &cpus(1, 1)[0], 16).unwrap();
-    let evaluation = trained::evaluate(&mut model, &data(), |_, _| {}).unwrap();
+    let evaluation = towers_trained::evaluate(&mut model, &data(), |_, _| {}).unwrap();
     for name in METRICS.into_iter().filter(|name| *name != "top2_acc") {
         let (own, other) = (values[&format!("val_{name}")], evaluation.metrics[name]);
         assert!((own - other).abs() < 1e-12, "{name}: {own}, evaluated as {other}");

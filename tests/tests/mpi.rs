@@ -17,14 +17,14 @@ fn a_rank() {
 
 mod training {
     use crate::job::{FOLDER, Job, ROLE, mark_file, mpirun_is_there, signal};
-    use callbacks::Checkpoints;
-    use callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
-    use config::{Config, recipe};
     use std::fs;
     use std::io::Write as _;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
-    use train::{Observer, Outcome, Process, Result, Resume, StopFlag, Training, cifar};
+    use towers_callbacks::Checkpoints;
+    use towers_callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
+    use towers_config::{Config, recipe};
+    use towers_train::{Observer, Outcome, Process, Result, Resume, StopFlag, Training};
 
     /// The options of a job: the network, epochs, virtual replicas, their weights, replicas of each process,
     /// and additional milliseconds per step.
@@ -42,20 +42,20 @@ mod training {
         config.training.global_batch_size = Some(20);
         config.training.virtual_replicas = virtual_replicas;
         config.training.schedule = "cosine:epochs=4".parse().unwrap();
-        config.placement.devices.device = config::DeviceKind::Cpu;
+        config.placement.devices.device = towers_config::DeviceKind::Cpu;
         config.placement.devices.threads = 3;
         config
     }
 
-    fn data() -> cifar::Dataset {
-        cifar::synthetic(5, 90, 31)
+    fn data() -> towers_cifar::Dataset {
+        towers_cifar::synthetic(5, 90, 31)
     }
 
     /// Delays every step, and writes a file after every epoch.
     struct Slow(Duration, PathBuf);
 
     impl Observer for Slow {
-        fn on_step(&mut self, _: &StepInfo) -> callbacks::Result<()> {
+        fn on_step(&mut self, _: &StepInfo) -> towers_callbacks::Result<()> {
             std::thread::sleep(self.0);
             Ok(())
         }
@@ -65,7 +65,7 @@ mod training {
             _: &EpochRecord,
             _: &TrainState,
             _: &dyn Snapshot,
-        ) -> callbacks::Result<Flow> {
+        ) -> towers_callbacks::Result<Flow> {
             mark(&self.1, "epoch", 0);
             Ok(Flow::Continue)
         }

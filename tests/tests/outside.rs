@@ -36,7 +36,7 @@ const PROJECTS: [Project; 13] = [
     },
     Project {
         crates: &["cifar"],
-        features: "download = [\"cifar/download\"]",
+        features: "download = [\"towers-cifar/download\"]",
         program: include_str!("../outside/cifar.rs"),
         prints: &["100 images of [32, 32, 3]", "no usable CIFAR-10 was found", "its feature `download`"],
         packages: 40,
@@ -88,7 +88,7 @@ const PROJECTS: [Project; 13] = [
     },
     Project {
         crates: &["interchange", "layers", "models", "tensor-cpu"],
-        features: "default = [\"interchange/onnx\"]\nkeras = [\"interchange/keras\"]",
+        features: "default = [\"towers-interchange/onnx\"]\nkeras = [\"towers-interchange/keras\"]",
         program: include_str!("../outside/interchange.rs"),
         prints: &["small_cnn tells [\"cat\", \"dog\"] apart"],
         packages: 56,
@@ -112,7 +112,7 @@ const PROJECTS: [Project; 13] = [
     },
     Project {
         crates: &["parallel", "tensor-cpu"],
-        features: "cuda = [\"parallel/cuda\"]",
+        features: "cuda = [\"towers-parallel/cuda\"]",
         program: include_str!("../../crates/parallel/examples/own_model.rs"),
         prints: &["2.00 x + 1.00, 2.00 x + 1.00, 2.00 x + 1.00"],
         packages: 15,
@@ -120,7 +120,7 @@ const PROJECTS: [Project; 13] = [
     },
     Project {
         crates: &["tensor-cpu", "trained"],
-        features: "all = [\"trained/keras\", \"trained/onnx\"]",
+        features: "all = [\"towers-trained/keras\", \"towers-trained/onnx\"]",
         program: include_str!("../outside/trained.rs"),
         prints: &["no/such/run", "needs the feature `keras`"],
         packages: 70,
@@ -141,7 +141,7 @@ fn projects_that_are_not_ours_stand_on_few_crates() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let dependencies = project.crates.iter().map(|name| {
             let path = root.join("crates").join(name);
-            format!("{name} = {{ package = \"towers-{name}\", path = {path:?}, default-features = false }}\n")
+            format!("towers-{name} = {{ path = {path:?}, default-features = false }}\n")
         });
         let folder = place.path().join(&name);
         std::fs::create_dir_all(folder.join("src")).unwrap();

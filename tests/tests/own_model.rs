@@ -1,15 +1,14 @@
 //! Runs of custom networks.
 
-use callbacks::Checkpoints;
-use config::recipe;
-use config::{Config, DeviceKind};
-use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, Value};
-use models::Model;
-use program::Activation;
-use train::cifar;
-use train::{Error, Observer, Outcome, Training};
-use trained::evaluate;
-use trained::{Classifier, Preprocessing, Trained};
+use towers_callbacks::Checkpoints;
+use towers_config::recipe;
+use towers_config::{Config, DeviceKind};
+use towers_layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, Value};
+use towers_models::Model;
+use towers_program::Activation;
+use towers_train::{Error, Observer, Outcome, Training};
+use towers_trained::evaluate;
+use towers_trained::{Classifier, Preprocessing, Trained};
 
 fn config() -> Config {
     let mut config = recipe("quick").unwrap();
@@ -20,7 +19,7 @@ fn config() -> Config {
 }
 
 fn run(model: Model, config: &Config) -> Result<Outcome, Error> {
-    Training::new(config, cifar::synthetic(1, 60, 20)).model(model).run()
+    Training::new(config, towers_cifar::synthetic(1, 60, 20)).model(model).run()
 }
 
 /// The losses and accuracies, without the times.
@@ -33,8 +32,8 @@ fn figures(outcome: &Outcome) -> [u64; 4] {
 #[test]
 fn a_network_of_ones_own_trains_as_a_named_one() {
     let own = config().with(|config| config.training.model = "mine".into());
-    let mine = run(models::small_cnn(10).unwrap(), &own).unwrap();
-    let data = cifar::synthetic(1, 60, 20);
+    let mine = run(towers_models::small_cnn(10).unwrap(), &own).unwrap();
+    let data = towers_cifar::synthetic(1, 60, 20);
     let named = Training::new(&config(), data).run().unwrap();
     assert_eq!(mine.state.step, 2);
     assert_eq!(figures(&mine), figures(&named));
@@ -42,7 +41,7 @@ fn a_network_of_ones_own_trains_as_a_named_one() {
 
 #[test]
 fn a_network_for_other_data_is_refused() {
-    let error = run(models::small_cnn(7).unwrap(), &config()).expect_err("7 classes for 10");
+    let error = run(towers_models::small_cnn(7).unwrap(), &config()).expect_err("7 classes for 10");
     let told = error.to_string();
     assert!(told.contains("32x32x3 images into 7 classes") && told.contains("into 10 classes"), "{told}");
 }
@@ -60,7 +59,7 @@ fn mine(image: [usize; 3], filters: usize, classes: usize) -> Model {
 fn of_layers(
     image: [usize; 3],
     classes: usize,
-    layers: impl Fn(&mut Graph, Value) -> layers::Result<Value>,
+    layers: impl Fn(&mut Graph, Value) -> towers_layers::Result<Value>,
 ) -> Model {
     let mut graph = Graph::new("mine", image);
     let x = graph.input();
@@ -71,19 +70,19 @@ fn of_layers(
 }
 
 /// Training images of a size that no named data set has.
-fn cropped() -> cifar::Dataset {
-    let crop = |split: &cifar::Split| {
+fn cropped() -> towers_cifar::Dataset {
+    let crop = |split: &towers_cifar::Split| {
         let mut cropped = split.clone();
         cropped.images = split.images.slice(ndarray::s![.., 4..28, 2..30, ..]).to_owned();
         cropped
     };
-    let mut data = cifar::synthetic(1, 60, 20);
+    let mut data = towers_cifar::synthetic(1, 60, 20);
     (data.train, data.test) = (crop(&data.train), crop(&data.test));
     data
 }
 
 /// Trains `mine` into a folder.
-fn trained_in(run: &std::path::Path) -> (Outcome, cifar::Dataset) {
+fn trained_in(run: &std::path::Path) -> (Outcome, towers_cifar::Dataset) {
     let config = config().with(|config| {
         config.training.model = "mine".into();
         config.training.preprocessing = Preprocessing::SubtractPixelMean;
@@ -122,7 +121,7 @@ fn a_network_of_ones_own_is_opened_again() {
     assert!(told.contains("one of your own is opened from Rust, by `Trained::with_model`"), "{told}");
 
     let trained = trained.with_model(mine([24, 28, 3], 8, 10)).unwrap();
-    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).unwrap();
+    let mut classifier = Classifier::new(&trained, &towers_tensor_cpu::device(1), 7).unwrap();
     let evaluation = evaluate(&mut classifier, &data, |_, _| {}).unwrap();
     let epoch = &outcome.state.history[0];
     assert!(
@@ -137,20 +136,24 @@ fn a_network_of_ones_own_is_opened_again() {
 
     let at = |file: &str| folder.path().join(file);
     for file in ["mine.onnx", "mine.py", "again.safetensors"] {
-        trained::export(&trained, &at(file)).unwrap();
+        towers_trained::export(&trained, &at(file)).unwrap();
     }
     assert!(std::fs::read_to_string(at("mine.py")).unwrap().contains("self.look = nn.Conv2d(3, 8"));
     let again = Trained::read(&at("again.safetensors")).unwrap();
     let again = again.with_model(mine([24, 28, 3], 8, 10)).unwrap();
-    let mut second = Classifier::new(&again, &tensor_cpu::device(1), 7).unwrap();
+    let mut second = Classifier::new(&again, &towers_tensor_cpu::device(1), 7).unwrap();
     let logits = |classifier: &mut Classifier| classifier.logits(&picture).unwrap();
     assert_eq!(logits(&mut classifier), logits(&mut second));
 
     // A checkpoint, which includes the optimizer state, opens as the same network.
     let no_data = |_| unreachable!("a checkpoint says all");
-    let checkpoint = config::open_model(&at(callbacks::CHECKPOINTS), &trained::Assumed::default(), no_data);
+    let checkpoint = towers_config::open_model(
+        &at(towers_callbacks::CHECKPOINTS),
+        &towers_trained::Assumed::default(),
+        no_data,
+    );
     let checkpoint = checkpoint.unwrap().with_model(mine([24, 28, 3], 8, 10)).unwrap();
-    let mut third = Classifier::new(&checkpoint, &tensor_cpu::device(1), 7).unwrap();
+    let mut third = Classifier::new(&checkpoint, &towers_tensor_cpu::device(1), 7).unwrap();
     assert_eq!(logits(&mut classifier), logits(&mut third));
 }
 
@@ -172,9 +175,9 @@ fn parameters_and_stages_are_those_of_the_own_network() {
 
 #[test]
 fn images_without_labels_and_batches_of_none_are_refused() {
-    let mut data = cifar::synthetic(1, 60, 20);
+    let mut data = towers_cifar::synthetic(1, 60, 20);
     data.train.labels = data.train.labels.slice(ndarray::s![..30]).to_owned();
-    let model = models::small_cnn(10).unwrap();
+    let model = towers_models::small_cnn(10).unwrap();
     let refused = Training::new(&config(), data).model(model).run();
     let told = refused.expect_err("30 labels").to_string();
     assert!(told.contains("the number of labels is 30, but must be 60: one for each image"), "{told}");
@@ -183,10 +186,12 @@ fn images_without_labels_and_batches_of_none_are_refused() {
     let (_, mut data) = trained_in(folder.path());
     let trained = Trained::read(folder.path()).unwrap().with_model(mine([24, 28, 3], 8, 10));
     let trained = trained.unwrap();
-    let told =
-        Classifier::new(&trained, &tensor_cpu::device(1), 0).map(|_| ()).expect_err("no batch").to_string();
+    let told = Classifier::new(&trained, &towers_tensor_cpu::device(1), 0)
+        .map(|_| ())
+        .expect_err("no batch")
+        .to_string();
     assert!(told.contains("the size of a batch is 0, but must be at least 1"), "{told}");
-    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).unwrap();
+    let mut classifier = Classifier::new(&trained, &towers_tensor_cpu::device(1), 7).unwrap();
     data.test.labels = data.test.labels.slice(ndarray::s![..5]).to_owned();
     let told = evaluate(&mut classifier, &data, |_, _| {}).expect_err("5 labels").to_string();
     assert!(told.contains("the number of labels is 5, but must be 20"), "{told}");
@@ -215,7 +220,7 @@ fn another_network_than_the_files_is_told() {
             "its `look/kernel` has the shape [3, 3, 3, 8], but the given one's has [3, 3, 3, 9]",
         ),
         (
-            models::by_name_for("small_cnn", [24, 28, 3], 10).unwrap().unwrap(),
+            towers_models::by_name_for("small_cnn", [24, 28, 3], 10).unwrap().unwrap(),
             "the given one has `conv2d/kernel`, which the file has not",
         ),
         (plain, "the file has `batch_normalization/"),

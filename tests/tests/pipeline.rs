@@ -1,13 +1,13 @@
 //! A network in stages on separate devices trains like the whole network.
 
-use config::Config;
-use program::Precision;
+use towers_config::Config;
+use towers_program::Precision;
 use towers_tests::{
     Finished, assert_same, assert_same_steps, cpus, emulated, failed, few_images, quick_on_14, run_in,
     run_on, trained,
 };
-use train::{End, Error, Observer, Resume, cifar};
-use trained::Classifier;
+use towers_train::{End, Error, Observer, Resume};
+use towers_trained::Classifier;
 
 /// Most micro-batches of the last batch, of three images, are empty.
 fn config(stages: usize) -> Config {
@@ -85,13 +85,13 @@ fn any_cut_will_do() {
         })
     };
     let (one, one_adam) = (run(1, &whole(2)), run(1, &adam(whole(2))));
-    for cut in models::small_cnn(10).unwrap().cuts() {
+    for cut in towers_models::small_cnn(10).unwrap().cuts() {
         let cut_there =
             split(2, 2).with(|config| config.placement.devices.split_at = vec![cut.layer.clone()]);
         assert_same_steps(&one, &run(2, &cut_there), &format!("cut behind {}", cut.layer));
         assert_same_steps(&one_adam, &run(2, &adam(cut_there)), &format!("AdamW, cut behind {}", cut.layer));
     }
-    let few = cifar::synthetic(3, 6, 3);
+    let few = towers_cifar::synthetic(3, 6, 3);
     let google = |mut config: Config| {
         config.training.model = "minigooglenet".to_owned();
         (config.training.epochs, config.training.global_batch_size) = (1, Some(6));
@@ -114,7 +114,7 @@ fn a_run_goes_on_with_another_number_of_stages() {
         let resume = Resume::newest(dir.path()).unwrap();
         let resumed = in_folder(after, Some(&resume), None);
         assert_same(&straight, &resumed, &format!("{before} stages, then {after}"));
-        Classifier::load(dir.path(), &tensor_cpu::device(1), 4).unwrap();
+        Classifier::load(dir.path(), &towers_tensor_cpu::device(1), 4).unwrap();
     }
 }
 
@@ -128,8 +128,8 @@ fn a_loss_that_is_not_a_number_ends_all_stages() {
 struct Broken;
 
 impl Observer for Broken {
-    fn on_step(&mut self, _: &callbacks::StepInfo) -> callbacks::Result<()> {
-        Err(callbacks::Error::other("the observer broke"))
+    fn on_step(&mut self, _: &towers_callbacks::StepInfo) -> towers_callbacks::Result<()> {
+        Err(towers_callbacks::Error::other("the observer broke"))
     }
 }
 
@@ -148,7 +148,7 @@ fn gpus_train_the_same_bits_too() {
         (config.training.global_batch_size, config.training.epochs) = (Some(5), 1);
         config
     };
-    let data = cifar::synthetic(3, 17, 4);
+    let data = towers_cifar::synthetic(3, 17, 4);
     let alone = trained(&gpus[..1], &few(whole(2)), &data);
     assert_same(&alone, &trained(&gpus, &few(split(2, 2)), &data), "two emulated GPUs");
 }

@@ -1,9 +1,9 @@
 //! Programs in the documents are those that networks have.
 
-use layers::{BatchNormalization, Conv2D, Dense, Flatten, Graph, MaxPooling2D, Mode};
-use program::Activation;
 use std::fs;
 use std::path::Path;
+use towers_layers::{BatchNormalization, Conv2D, Dense, Flatten, Graph, MaxPooling2D, Mode};
+use towers_program::Activation;
 
 /// After a change of it, the text that this prints belongs into the page.
 #[test]

@@ -1,16 +1,16 @@
 //! Runs with random options resume with the same bits. Their networks and checkpoints have the losses of the runs, and a
 //! GPU trains like the CPU.
 
-use callbacks::CHECKPOINTS;
-use config::{Config, find_recipe, open_model};
-use program::Precision;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use proptest::test_runner::RngSeed;
 use std::path::Path;
+use towers_callbacks::CHECKPOINTS;
+use towers_config::{Config, find_recipe, open_model};
+use towers_program::Precision;
 use towers_tests::{Finished, assert_same, cpus, emulated, in_two_parts, run_in, trained};
-use train::{Error, cifar};
-use trained::{Assumed, Classifier, Trained, evaluate};
+use towers_train::Error;
+use towers_trained::{Assumed, Classifier, Trained, evaluate};
 
 /// Options of a recipe file: one line of each of some groups.
 const OPTIONS: [&[&str]; 28] = [
@@ -50,7 +50,7 @@ fn options() -> impl Strategy<Value = Vec<&'static str>> {
 }
 
 /// The configuration of a recipe file with these lines.
-fn config(folder: &Path, options: &[&str]) -> config::Result<Config> {
+fn config(folder: &Path, options: &[&str]) -> towers_config::Result<Config> {
     let file = folder.join("random.toml");
     let base = "like = 'quick'\nepochs = 2\nlr = 1e-4\nbatch_size = 5\nschedule = 'constant'";
     let replaced = |line: &&str| !options.iter().any(|own| own.split(' ').next() == line.split(' ').next());
@@ -60,8 +60,8 @@ fn config(folder: &Path, options: &[&str]) -> config::Result<Config> {
 }
 
 /// Small images, so that whitening takes little time.
-fn data(seed: u64) -> cifar::Dataset {
-    let mut data = cifar::synthetic(seed, 23, 8);
+fn data(seed: u64) -> towers_cifar::Dataset {
+    let mut data = towers_cifar::synthetic(seed, 23, 8);
     for split in [&mut data.train, &mut data.test] {
         split.images = split.images.slice(ndarray::s![.., ..;3, ..;3, ..]).to_owned();
     }
@@ -86,7 +86,7 @@ proptest! {
         let config = config(folder.path(), &options).unwrap();
         let (data, count) = (data(seed), config.placement.devices.replicas.max(1));
         let straight = match run_in(folder.path(), &cpus(count, 1), &config, &data, None, None) {
-            Err(Error::Config(config::Error::Option(_))) => return Err(TestCaseError::reject("these don't go together")),
+            Err(Error::Config(towers_config::Error::Option(_))) => return Err(TestCaseError::reject("these don't go together")),
             run => run.unwrap(),
         };
         if stop_after < straight.outcome.state.step {
@@ -95,7 +95,7 @@ proptest! {
             let (_, resumed) = in_two_parts([&cpus(count, 1), &cpus(after, 2)], &config, &data, stop_after);
             assert_same(&straight, &resumed, "resumed");
         }
-        let classifier = |trained: Trained| Classifier::new(&trained, &tensor_cpu::device(1), 4).unwrap();
+        let classifier = |trained: Trained| Classifier::new(&trained, &towers_tensor_cpu::device(1), 4).unwrap();
         let mut classifier_of_run = classifier(Trained::read(folder.path()).unwrap());
         let [_, val_loss] = last_losses(&straight);
         if config.training.ema.is_none() && config.training.augmentation.validation_split == 0.0 {

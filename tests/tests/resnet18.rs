@@ -1,11 +1,11 @@
 //! The recipe `resnet18`, whose layers are joined: stages, virtual replicas, synchronized batch
 //! normalization, and a resume.
 
-use config::{Config, recipe};
-use program::Device;
+use towers_config::{Config, recipe};
+use towers_program::Device;
 use towers_tests::{Finished, assert_same, assert_same_steps, cpus, distance, run_in, trained};
-use train::{End, Resume, cifar};
-use trained::Classifier;
+use towers_train::{End, Resume};
+use towers_trained::Classifier;
 
 /// Two steps of four images an epoch.
 fn config() -> Config {
@@ -15,7 +15,7 @@ fn config() -> Config {
 }
 
 fn run(devices: &[Device], config: &Config) -> Finished {
-    trained(devices, config, &cifar::synthetic(3, 8, 3))
+    trained(devices, config, &towers_cifar::synthetic(3, 8, 3))
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn towers_normalize_together() {
 
 #[test]
 fn a_run_that_stops_goes_on_bit_for_bit() {
-    let (data, config, dir) = (cifar::synthetic(3, 8, 3), config(), tempfile::tempdir().unwrap());
+    let (data, config, dir) = (towers_cifar::synthetic(3, 8, 3), config(), tempfile::tempdir().unwrap());
     let straight = run(&cpus(1, 2), &config);
     let stopped = run_in(dir.path(), &cpus(1, 2), &config, &data, None, Some(1)).unwrap();
     assert_eq!(stopped.outcome.end, End::Interrupted);
@@ -53,7 +53,7 @@ fn a_run_that_stops_goes_on_bit_for_bit() {
     let resumed = run_in(dir.path(), &cpus(1, 2), &config, &data, Some(&resume), None).unwrap();
     assert_same(&straight, &resumed, "resumed");
     // The values for standardizing pictures are stored with the model.
-    let mut model = Classifier::load(dir.path(), &tensor_cpu::device(1), 3).unwrap();
+    let mut model = Classifier::load(dir.path(), &towers_tensor_cpu::device(1), 3).unwrap();
     let pictures = data.test.images.as_slice().unwrap();
     let predictions = model.classify(pictures).unwrap();
     assert!(predictions.iter().all(|one| (one.probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-4));

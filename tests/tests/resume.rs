@@ -1,12 +1,12 @@
 //! A stopped run resumes exactly where it was.
 
-use callbacks::Checkpoints;
-use checkpoint::{Store, Tensors};
-use config::{Config, Saved, recipe};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use towers_callbacks::Checkpoints;
+use towers_checkpoint::{Store, Tensors};
+use towers_config::{Config, Saved, recipe};
 use towers_tests::{Finished, assert_same, cpus, in_two_parts, run, run_in, run_on, trained};
-use train::{End, Error, Observer, Resume, StopFlag, Training, cifar};
+use towers_train::{End, Error, Observer, Resume, StopFlag, Training};
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").unwrap();
@@ -18,8 +18,8 @@ fn quick(epochs: u64) -> Config {
     config
 }
 
-fn data() -> cifar::Dataset {
-    cifar::synthetic(5, 90, 30)
+fn data() -> towers_cifar::Dataset {
+    towers_cifar::synthetic(5, 90, 30)
 }
 
 fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>) -> Finished {
@@ -41,7 +41,7 @@ fn two_and_two_epochs_are_four() {
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Observer for Warnings {
-    fn on_warning(&mut self, warning: &str) -> callbacks::Result<()> {
+    fn on_warning(&mut self, warning: &str) -> towers_callbacks::Result<()> {
         self.0.lock().unwrap().push(warning.to_owned());
         Ok(())
     }
@@ -84,7 +84,7 @@ fn a_resume_that_changes_the_results_warns() {
 struct StopInEvaluation(StopFlag);
 
 impl Observer for StopInEvaluation {
-    fn on_evaluate(&mut self, done: usize, all: usize) -> callbacks::Result<()> {
+    fn on_evaluate(&mut self, done: usize, all: usize) -> towers_callbacks::Result<()> {
         if done < all {
             self.0.raise();
         }
@@ -95,7 +95,7 @@ impl Observer for StopInEvaluation {
 /// The steps of the epoch are kept, and a resume begins with the evaluation.
 #[test]
 fn an_interrupted_evaluation_begins_again() {
-    let data = cifar::synthetic(5, 90, 130);
+    let data = towers_cifar::synthetic(5, 90, 130);
     for replicas in [1, 3] {
         let mut config = quick(2);
         config.placement.devices.replicas = replicas;
@@ -152,13 +152,13 @@ fn other_data_are_refused_where_the_checkpoint_knows_its_own() {
     let dir = tempfile::tempdir().unwrap();
     in_folder(&quick(1), dir.path(), None);
     let mut resume = Resume::newest(dir.path()).unwrap();
-    let other = cifar::synthetic(6, 90, 30);
+    let other = towers_cifar::synthetic(6, 90, 30);
     let refused = run(&quick(2), &other, Some(&resume), None, Vec::new()).err();
     assert!(matches!(refused, Some(Error::OtherData(_))), "{refused:?}");
     // A state without a fingerprint gets one.
     resume.state.data = None;
     let resumed = run(&quick(2), &other, Some(&resume), None, Vec::new()).unwrap();
-    assert_eq!(resumed.outcome.state.data, Some(train::fingerprint(&other).unwrap()));
+    assert_eq!(resumed.outcome.state.data, Some(towers_train::fingerprint(&other).unwrap()));
 }
 
 #[test]
@@ -205,7 +205,8 @@ fn nothing_to_resume_is_an_error_with_a_hint() {
     let dir = tempfile::tempdir().unwrap();
     let error = Resume::newest(dir.path()).err().unwrap();
     assert!(
-        matches!(&error, Error::Config(config::Error::Run { .. })) && error.to_string().contains("`resume`"),
+        matches!(&error, Error::Config(towers_config::Error::Run { .. }))
+            && error.to_string().contains("`resume`"),
         "{error}"
     );
 }

@@ -1,13 +1,12 @@
 //! With `--sync-batch-norm`, several replicas train like one replica on the whole batch, with batch
 //! normalization.
 
-use config::Config;
-use program::{Device, Precision};
+use towers_config::Config;
+use towers_program::{Device, Precision};
 use towers_tests::{
     Finished, assert_near, assert_same_steps, cpus, distance, emulated, few_images, in_two_parts,
     quick_on_14, trained,
 };
-use train::cifar;
 
 fn config(sync_batch_norm: bool) -> Config {
     let mut config = quick_on_14();
@@ -49,7 +48,7 @@ fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: 
             config.training.sync_batch_norm = sync_batch_norm;
             config.training.global_batch_size = Some(5);
         });
-        let data = cifar::synthetic(3, 5, 3);
+        let data = towers_cifar::synthetic(3, 5, 3);
         let finished = trained(&devices(world), &config, &data);
         assert_eq!(finished.outcome.state.step, 1);
         finished.tensors
@@ -117,11 +116,11 @@ fn gpus_train_the_same_too() {
         return;
     }
     let gpus = |world: usize, precision| -> Vec<Device> {
-        (0..world).map(|_| tensor_cuda::emulated(precision).unwrap()).collect()
+        (0..world).map(|_| towers_tensor_cuda::emulated(precision).unwrap()).collect()
     };
     let mut config = config(true).with(|config| config.training.epochs = 1);
     config.training.global_batch_size = Some(4);
-    let few = cifar::synthetic(3, 17, 4);
+    let few = towers_cifar::synthetic(3, 17, 4);
     let run = |world| trained(&gpus(world, Precision::Fp32), &config, &few);
     let one = run(1);
     assert_eq!(one.outcome.state.step, 5);

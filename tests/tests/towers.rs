@@ -1,10 +1,9 @@
 //! Several replicas train like one replica on the whole batch.
 
-use config::{Config, DeviceKind, recipe};
+use towers_config::{Config, DeviceKind, recipe};
 use towers_tests::{
     assert_near, assert_same_steps, cpus, distance, few_images, keras_cnn_on_14, run, trained,
 };
-use train::cifar;
 
 /// The tutorial's network without batch normalization, with dropout and augmentation. With four replicas the last
 /// one has all of the last batch.
@@ -35,7 +34,7 @@ fn n_towers_equal_one_on_the_whole_batch() {
 /// bit with any number of threads.
 #[test]
 fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
-    let data = cifar::synthetic(3, 70, 20);
+    let data = towers_cifar::synthetic(3, 70, 20);
     let mut config = recipe("quick").unwrap();
     (config.training.epochs, config.training.global_batch_size) = (2, Some(32));
     for replicas in [1, 3] {

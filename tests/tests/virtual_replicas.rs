@@ -1,12 +1,11 @@
 //! With virtual replicas a run has the same bits on any number of devices.
 
-use config::Config;
-use program::{Device, Precision};
+use towers_config::Config;
+use towers_program::{Device, Precision};
 use towers_tests::{
     Finished, assert_same, assert_same_steps, cpus, emulated, failed, few_images, in_two_parts, quick_on_14,
     trained,
 };
-use train::cifar;
 
 /// With clipped gradients, parameter groups and an average of the weights too. All shards of the last batch except the last are empty.
 fn config(shards: Option<usize>) -> Config {
@@ -65,7 +64,7 @@ fn one_shard_a_device_is_the_plain_run() {
 fn shards_may_be_empty() {
     let mut config = config(Some(7));
     (config.training.epochs, config.training.global_batch_size) = (1, Some(6));
-    let few = cifar::synthetic(3, 20, 3);
+    let few = towers_cifar::synthetic(3, 20, 3);
     let run = |world| trained(&cpus(world, 1), &config, &few);
     let one = run(1);
     assert_eq!(one.outcome.state.step, 4);
@@ -103,7 +102,7 @@ fn fewer_shards_than_devices_are_an_error() {
 fn gpus_train_the_same_bits_too() {
     let (Some(one), Some(other)) = (emulated(Precision::Fp32), emulated(Precision::Fp32)) else { return };
     let gpus = [one, other];
-    let few = cifar::synthetic(3, 31, 4);
+    let few = towers_cifar::synthetic(3, 31, 4);
     // Six: the first GPU has two partial sums before its last pass, and the second brings two.
     for shards in [3, 6] {
         let mut config = config(Some(shards));

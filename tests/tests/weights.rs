@@ -3,14 +3,13 @@
 //!
 //! `TOWERS_PYTHON` names the interpreter; the default is `python3`. Tests with missing modules are skipped.
 
-use checkpoint::{Tensors, save_tensors};
-use config::open_model;
-use layers::Mode;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use train::cifar;
-use trained::{Assumed, Classifier, Trained, export};
+use towers_checkpoint::{Tensors, save_tensors};
+use towers_config::open_model;
+use towers_layers::Mode;
+use towers_trained::{Assumed, Classifier, Trained, export};
 
 fn python() -> String {
     std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".to_owned())
@@ -73,8 +72,8 @@ fn model_file(folder: &Path, name: &str) -> Trained {
 
 /// The same for images of this size; a file for 32x32 need not have the size.
 fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
-    let model = models::by_name_for(name, image, 10).unwrap().unwrap();
-    let device = tensor_cpu::device(1);
+    let model = towers_models::by_name_for(name, image, 10).unwrap().unwrap();
+    let device = towers_tensor_cpu::device(1);
     let mut network = model.build(&device, 1, Mode::Inference).unwrap();
     network.init(5).unwrap();
     let mut tensors = Tensors::new();
@@ -108,7 +107,7 @@ fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
         }
         _ => {}
     }
-    let classes = serde_json::Value::from(cifar::class_names(cifar::Kind::Cifar10)).to_string();
+    let classes = serde_json::Value::from(towers_cifar::class_names(towers_cifar::Kind::Cifar10)).to_string();
     for (key, value) in [
         ("towers.model", name),
         ("towers.classes", &classes),
@@ -128,14 +127,14 @@ fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
 
 /// A picture, also as cat.png in the folder, and the network's output for it.
 fn picture(folder: &Path, trained: &Trained) -> Vec<f32> {
-    let data = cifar::synthetic(2, 1, 1);
+    let data = towers_cifar::synthetic(2, 1, 1);
     let bytes = data.test.images.as_slice().unwrap();
     image::save_buffer(folder.join("cat.png"), bytes, 32, 32, image::ColorType::Rgb8).unwrap();
     logits(trained, bytes)
 }
 
 fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
-    Classifier::new(trained, &tensor_cpu::device(1), 4).unwrap().logits(pictures).unwrap()
+    Classifier::new(trained, &towers_tensor_cpu::device(1), 4).unwrap().logits(pictures).unwrap()
 }
 
 #[test]
@@ -143,7 +142,7 @@ fn pytorch_computes_the_same() {
     if !imports("pytorch_computes_the_same", "torch, safetensors, PIL, numpy") {
         return;
     }
-    for name in models::NAMES {
+    for name in towers_models::NAMES {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         let trained = model_file(at, name);
@@ -175,7 +174,7 @@ fn networks_for_another_size_compute_the_same() {
         "{image}import onnxruntime\nnet = onnxruntime.InferenceSession('net.onnx')\n\
          print(net.run(['logits'], {{'images': x}})[0].ravel().tolist())"
     );
-    for name in models::NAMES {
+    for name in towers_models::NAMES {
         let folder = tempfile::tempdir().unwrap();
         let trained = model_file_for(folder.path(), name, [48, 40, 3]);
         let expected = logits(&trained, &picture);
@@ -207,7 +206,7 @@ fn pictures_are_scaled_as_in_the_scripts() {
         let drawn =
             image::RgbImage::from_fn(width, height, |x, y| image::Rgb([0, 1, 2].map(|c| level(x, y, c))));
         drawn.save(folder.path().join("cat.png")).unwrap();
-        let expected = pictures::picture(folder.path().join("cat.png"), [32, 32, 3]).unwrap();
+        let expected = towers_pictures::picture(folder.path().join("cat.png"), [32, 32, 3]).unwrap();
         for line in &lines {
             let script = format!(
                 "import numpy as np\nfrom PIL import Image\n{line}\nprint(picture.reshape(-1).tolist())"
@@ -222,7 +221,7 @@ fn pictures_are_scaled_as_in_the_scripts() {
 
 #[test]
 fn what_goes_out_to_pytorch_comes_back() {
-    for name in models::NAMES {
+    for name in towers_models::NAMES {
         let folder = tempfile::tempdir().unwrap();
         let trained = model_file(folder.path(), name);
         export(&trained, &folder.path().join("net.py")).unwrap();
@@ -247,7 +246,7 @@ fn onnx_runtime_computes_the_same() {
         return;
     }
     let checks = imports("the check of the ONNX graphs", "onnx");
-    for name in models::NAMES {
+    for name in towers_models::NAMES {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         let trained = model_file(at, name);
@@ -287,7 +286,7 @@ fn keras_and_towers_exchange_weights() {
         let rows: Vec<Vec<f32>> =
             serde_json::from_str(&fs::read_to_string(at.join(format!("{name}.json"))).unwrap()).unwrap();
         let assumed =
-            Assumed { preprocessing: Some(trained::Preprocessing::DivideBy255), ..Assumed::default() };
+            Assumed { preprocessing: Some(towers_trained::Preprocessing::DivideBy255), ..Assumed::default() };
         for ending in ["weights.h5", "keras", "h5"] {
             let path = at.join(format!("{name}.{ending}"));
             let trained = open_model(&path, &assumed, |_| unreachable!("nothing is measured")).unwrap();

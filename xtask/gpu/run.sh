@@ -86,9 +86,9 @@ run_tests() { # how much time is to be left afterwards, then programs
         # Of the whole runs and the collectives only those that are about a GPU; and none that emulates one.
         case $name in
             tests-end_to_end) part=cuda:: ;;
-            parallel-parallel) part=nccl:: ;;
+            parallel-towers_parallel) part=nccl:: ;;
             tensor-cuda-kernels) continue ;;
-            tensor-cuda-tensor_cuda) part=$emulating ;;
+            tensor-cuda-towers_tensor_cuda) part=$emulating ;;
             *) part= ;;
         esac
         timeout $(($(left) - rest)) "./$program" $part --test-threads 4 --show-output >"$out/$name.log" 2>&1
@@ -120,7 +120,7 @@ short 60 selftest || {
 
 say "== tests"
 cd "$here/tests" || exit 1
-first='tensor-cuda-conformance tests-end_to_end tensor-cuda-libraries parallel-parallel'
+first='tensor-cuda-conformance tests-end_to_end tensor-cuda-libraries parallel-towers_parallel'
 run_tests 300 $first
 run_tests 300 $(ls | grep -vxF "$(printf '%s\n' $first)")
 cd "$out" || exit 1

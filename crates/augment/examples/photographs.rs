@@ -4,14 +4,14 @@
 //! augmentations of it, and eight single pictures of two batches. Without arguments it draws pictures into
 //! the system's folder for temporary files.
 
-use augment::{
-    FillMode, ImageDataGenerator, LoaderOptions, RandAugment, RandomResizedCrop, Samples, save_picture,
-};
 use image::imageops::FilterType;
 use ndarray::{Array4, Axis};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
+use towers_augment::{
+    FillMode, ImageDataGenerator, LoaderOptions, RandAugment, RandomResizedCrop, Samples, save_picture,
+};
 
 const SIDE: u32 = 96;
 

@@ -2,12 +2,12 @@
 //!
 //! `docs/benchmarks/augment_throughput.py` measures Keras' ImageDataGenerator and torchvision on the same operations.
 
-use augment::{
+use std::hint::black_box;
+use std::time::Instant;
+use towers_augment::{
     Draws, Error, FillMode, ImageDataGenerator, LoaderOptions, Mean, Pipeline, RandAugment,
     RandomResizedCrop, Scratch,
 };
-use std::hint::black_box;
-use std::time::Instant;
 
 const SHAPE: [usize; 3] = [32, 32, 3];
 const IMAGES: usize = 512;

@@ -12,7 +12,7 @@ impl Pipeline {
     /// [`ImageDataGenerator::evaluation`](crate::ImageDataGenerator::evaluation): it draws nothing.
     ///
     /// ```
-    /// use augment::{ImageDataGenerator, Layout};
+    /// use towers_augment::{ImageDataGenerator, Layout};
     ///
     /// let generator = ImageDataGenerator::new().horizontal_flip(true).rescale(1.0 / 255.0);
     /// let pipeline = generator.build([32, 32, 3])?;
@@ -20,7 +20,7 @@ impl Pipeline {
     /// let mut x = vec![0.0; pictures.len()]; // (4, 3, 32, 32)
     /// pipeline.apply_batch(1, 0, &indices, &pictures, Layout::Nchw, &mut x)?;
     /// assert_eq!(x[0], 128.0 / 255.0);
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     ///
     /// # Errors

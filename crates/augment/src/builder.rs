@@ -144,13 +144,13 @@ impl ImageDataGenerator {
     /// evaluation. Networks that were trained with Caffe take pictures so.
     ///
     /// ```
-    /// use augment::{Draws, ImageDataGenerator, Scratch};
+    /// use towers_augment::{Draws, ImageDataGenerator, Scratch};
     ///
     /// let pipeline = ImageDataGenerator::new().reverse_channels(true).build([1, 1, 3])?;
     /// let mut image = [0.0; 3];
     /// pipeline.apply(&Draws::default(), &[10, 20, 30], &mut image, &mut Scratch::default())?;
     /// assert_eq!(image, [30.0, 20.0, 10.0]);
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     pub fn reverse_channels(self, reverse_channels: bool) -> Self {
         Self { reverse_channels, ..self }

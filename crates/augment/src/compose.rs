@@ -1,9 +1,9 @@
 //! Random operations in an order of the caller's choice: torchvision's `Compose` and `RandomApply`.
 
 use crate::{Draws, Error, ImageDataGenerator, Operation, Pipeline, RandAugment, RandomResizedCrop};
-use philox::{Philox, domain};
 use std::fmt;
 use std::sync::Arc;
+use towers_philox::{Philox, domain};
 
 /// Random operations one after the other, each always or with a probability, as in torchvision's `v2.Compose`
 /// and `v2.RandomApply`.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// anything.
 ///
 /// ```
-/// use augment::{Compose, Flip, ImageDataGenerator, Operation, RandomResizedCrop};
+/// use towers_augment::{Compose, Flip, ImageDataGenerator, Operation, RandomResizedCrop};
 ///
 /// let compose = Compose::new()
 ///     .then(RandomResizedCrop { scale: [0.5, 1.0], ..RandomResizedCrop::default() })
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// let generator = ImageDataGenerator::new().compose(compose).rescale(1.0 / 255.0).cutout(8);
 /// let pipeline = generator.build([32, 32, 3])?;
 /// println!("sample 41 in epoch 3: {}", pipeline.draw(1, 3, 41));
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compose {
@@ -100,7 +100,7 @@ impl Compose {
     /// The draws of each step; those of a step that is left out change nothing.
     pub(crate) fn draws(&self, shape: [usize; 3], seed: u64, epoch: u64, sample: u32) -> Vec<Draws> {
         // Not the caller's seed: a list in a list must not toss its coins again.
-        let [low, high] = philox::key(seed, const { domain("compose") });
+        let [low, high] = towers_philox::key(seed, const { domain("compose") });
         let own = u64::from(low) | u64::from(high) << 32;
         let draw = |(place, Step { transform, probability }): (u64, &Step)| {
             let seed = own ^ place.wrapping_mul(GOLDEN_RATIO);
@@ -122,7 +122,7 @@ const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Your own operation gives draws, which the pipeline applies:
 ///
 /// ```
-/// use augment::{Compose, Draws, Transform};
+/// use towers_augment::{Compose, Draws, Transform};
 ///
 /// /// A rotation by whole quarters of a turn, one after the other.
 /// #[derive(Debug)]
@@ -137,7 +137,7 @@ const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 ///
 /// let pipeline = Compose::new().then(QuarterTurns).build([8, 8, 3])?;
 /// assert_eq!(pipeline.draw(0, 1, 2).to_string(), "rotation 270.00 degrees");
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 pub trait Transform: fmt::Debug + Send + Sync {
     /// The random decisions about `sample` in `epoch`, for images of `shape` (height, width, channels): a

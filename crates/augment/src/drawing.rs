@@ -3,7 +3,7 @@
 use crate::draws::Cutout;
 use crate::uniform::between;
 use crate::{Draws, ImageDataGenerator};
-use philox::{Philox, domain};
+use towers_philox::{Philox, domain};
 
 impl Draws {
     /// The draws of `sample` in `epoch` for images of `shape` (height, width, channels).

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The default changes nothing, as in evaluation.
 ///
 /// ```
-/// use augment::Draws;
+/// use towers_augment::Draws;
 ///
 /// let draws = Draws { width_shift: 1.5, horizontal_flip: true, ..Draws::default() };
 /// assert_eq!(draws.to_string(), "width_shift 1.50 px, horizontal_flip");

@@ -122,7 +122,7 @@ fn sweep(d: &mut [f64], e: &mut [f64], vectors: &mut Array2<f64>, first: usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use philox::Philox;
+    use towers_philox::Philox;
 
     #[test]
     fn vectors_are_orthonormal_and_take_the_matrix_apart() {

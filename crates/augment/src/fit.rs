@@ -14,14 +14,14 @@ impl ImageDataGenerator {
     /// augmentation and without the preprocessing function. Does nothing where none of them is on.
     ///
     /// ```
-    /// use augment::{ImageDataGenerator, Mean};
+    /// use towers_augment::{ImageDataGenerator, Mean};
     /// use ndarray::Array4;
     ///
     /// let images = Array4::from_shape_fn((10, 4, 4, 1), |(n, ..)| if n % 2 == 0 { 50 } else { 150 });
     /// let options = ImageDataGenerator::new().featurewise_std_normalization(true).fit(images.view())?;
     /// assert_eq!(options.mean, Some(Mean::PerChannel(vec![100.0])));
     /// assert_eq!(options.std, Some(vec![50.0]));
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     ///
     /// # Errors

@@ -15,7 +15,7 @@ impl ImageDataGenerator {
     /// `subset`, `save_to_dir` and `save_prefix`, with Keras' defaults.
     ///
     /// ```
-    /// use augment::{ImageDataGenerator, LoaderOptions, Samples, parts::Subset};
+    /// use towers_augment::{ImageDataGenerator, LoaderOptions, Samples, parts::Subset};
     /// use ndarray::Array4;
     ///
     /// let samples = Samples::new(Array4::zeros((100, 8, 8, 3)), vec![0; 100])?;
@@ -28,7 +28,7 @@ impl ImageDataGenerator {
     ///         break; // in the fourth epoch
     ///     }
     /// }
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::{Compose, Draws, Error, FillMode, Mean, RandAugment, RandomResizedCro
 /// 7. mixup* or cutmix* with another sample that passed 1 to 6: a [`Loader`](crate::Loader) does that.
 ///
 /// ```
-/// use augment::{FillMode, ImageDataGenerator};
+/// use towers_augment::{FillMode, ImageDataGenerator};
 ///
 /// let options = ImageDataGenerator::new()
 ///     .rotation_range(15.0)
@@ -29,7 +29,7 @@ use crate::{Compose, Draws, Error, FillMode, Mean, RandAugment, RandomResizedCro
 ///     .rescale(1.0 / 255.0);
 /// assert_eq!(options.fill_mode, FillMode::Nearest);
 /// let pipeline = options.build([32, 32, 3])?;
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
@@ -161,7 +161,7 @@ impl ImageDataGenerator {
     /// The random steps of this augmentation, with the steps of evaluation of another one.
     ///
     /// ```
-    /// use augment::ImageDataGenerator;
+    /// use towers_augment::ImageDataGenerator;
     ///
     /// let flips = ImageDataGenerator::new().horizontal_flip(true).rescale(0.5);
     /// let other = ImageDataGenerator::new().rotation_range(9.0).rescale(1.0 / 255.0);

@@ -13,7 +13,7 @@
 //! # A batch in your own loop
 //!
 //! ```
-//! use augment::{ImageDataGenerator, Layout};
+//! use towers_augment::{ImageDataGenerator, Layout};
 //!
 //! let pipeline = ImageDataGenerator::new()
 //!     .rotation_range(15.0)
@@ -25,14 +25,14 @@
 //! let pictures = vec![128_u8; 4 * 32 * 32 * 3]; // rows, columns, channels
 //! let mut x = vec![0.0; pictures.len()]; // images, channels, rows, columns
 //! pipeline.apply_batch(seed, epoch, &indices, &pictures, Layout::Nchw, &mut x)?;
-//! # Ok::<(), augment::Error>(())
+//! # Ok::<(), towers_augment::Error>(())
 //! ```
 //!
 //! # A whole set
 //!
 //! ```
-//! use augment::{ImageDataGenerator, Loader, LoaderOptions, Mean, Samples};
-//! use augment::ndarray::Array4;
+//! use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Mean, Samples};
+//! use towers_augment::ndarray::Array4;
 //!
 //! // 100 images of 32x32 RGB pixels with their labels; crate `cifar` reads real ones.
 //! let images = Array4::from_shape_fn((100, 32, 32, 3), |(n, y, x, c)| (n + 7 * y + 3 * x + c) as u8);
@@ -53,7 +53,7 @@
 //!     let batch = batch?;
 //!     println!("step {}: {} images, {} floats", batch.step, batch.len(), batch.x.len());
 //! }
-//! # Ok::<(), augment::Error>(())
+//! # Ok::<(), towers_augment::Error>(())
 //! ```
 //!
 //! # Features

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// has begun it allocates nothing, as long as no more than two batches are held at a time.
 ///
 /// ```
-/// use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+/// use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 /// use ndarray::Array4;
 ///
 /// let samples = Samples::new(Array4::zeros((10, 4, 4, 3)), vec![0; 10])?;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// }
 /// // Goes on exactly where a run stopped: after 5 epochs and 2 steps.
 /// assert_eq!(loader.epoch(5, 2)?.count(), 1);
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 pub struct Loader {
     plan: Arc<Plan>,

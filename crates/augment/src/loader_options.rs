@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Draws belong to a sample, not to its place in a batch, so slices put together are the whole batch.
 ///
 /// ```
-/// use augment::parts::Rows;
+/// use towers_augment::parts::Rows;
 ///
 /// // The second of two replicas: half of every batch, also of a short last one.
 /// let rows = Rows::by(|len| len / 2..len);
@@ -189,7 +189,7 @@ impl LoaderOptions {
     /// The order in which `epoch` goes through a set of `len` samples: at most 2^32 - 1.
     pub fn order(&self, epoch: u64, len: usize) -> Vec<u32> {
         let len = len as u32;
-        if self.shuffle { philox::permutation(self.seed, epoch, len) } else { (0..len).collect() }
+        if self.shuffle { towers_philox::permutation(self.seed, epoch, len) } else { (0..len).collect() }
     }
 
     /// Batches in an epoch of a set of `len` samples; none of 0 samples each, which no loader takes.

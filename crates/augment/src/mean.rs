@@ -68,12 +68,12 @@ impl Mean {
 /// that is read some images at a time.
 ///
 /// ```
-/// use augment::{Mean, engine::PixelSums};
+/// use towers_augment::{Mean, engine::PixelSums};
 ///
 /// let mut sums = PixelSums::new([1, 1, 3]);
 /// sums.add(&[10, 20, 30, 20, 40, 60]);
 /// assert_eq!(sums.mean()?, Mean::PerPixel { shape: [1, 1, 3], values: vec![15.0, 30.0, 45.0] });
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct PixelSums {

@@ -2,18 +2,18 @@
 
 use crate::{ImageDataGenerator, Pipeline};
 use core::ops::Range;
-use philox::{Philox, domain};
+use towers_philox::{Philox, domain};
 
 /// How a sample is mixed with another one: a pure function of (seed, epoch, sample). The partner comes from the whole set, each
 /// with the same chance, so neither the size of a batch nor the slice of a replica matters.
 ///
 /// ```
-/// use augment::ImageDataGenerator;
+/// use towers_augment::ImageDataGenerator;
 ///
 /// let pipeline = ImageDataGenerator::new().mixup(0.2).build([32, 32, 3])?;
 /// let mix = pipeline.mix(1, 0, 41, 50_000).expect("`mixup` is on");
 /// assert!(mix.partner < 50_000 && (0.0..=1.0).contains(&mix.weight));
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {

@@ -9,13 +9,13 @@ use ndarray::Array2;
 /// GPU", 2024).
 ///
 /// ```
-/// use augment::engine::Patches;
+/// use towers_augment::engine::Patches;
 ///
 /// let image: Vec<f32> = (0..6 * 5 * 3).map(|k| (k as f32 * 0.7).sin()).collect();
 /// let mut patches = Patches::new([6, 5, 3], [2, 2]);
 /// patches.add(&image)?;
 /// assert_eq!(patches.whitening(1e-2)?.len(), (2 * 2 * 3) * 24);
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Patches {

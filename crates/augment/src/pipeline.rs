@@ -12,7 +12,7 @@ use core::mem::{swap, take};
 /// Checked options, ready for images of one shape. Made by [`ImageDataGenerator::build`].
 ///
 /// ```
-/// use augment::{Draws, ImageDataGenerator, Scratch};
+/// use towers_augment::{Draws, ImageDataGenerator, Scratch};
 ///
 /// let pipeline = ImageDataGenerator::new().horizontal_flip(true).rescale(0.5).build([1, 2, 1])?;
 /// let (mut out, mut scratch) = ([0.0; 2], Scratch::default());
@@ -22,7 +22,7 @@ use core::mem::{swap, take};
 /// let flipped = Draws { horizontal_flip: true, ..Draws::default() };
 /// pipeline.apply(&flipped, &[10, 20], &mut out, &mut scratch)?;
 /// assert_eq!(out, [10.0, 5.0]);
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {

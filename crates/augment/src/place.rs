@@ -18,7 +18,7 @@ impl Pipeline {
     /// that [`apply`](Self::apply) reads.
     ///
     /// ```
-    /// use augment::{Draws, ImageDataGenerator};
+    /// use towers_augment::{Draws, ImageDataGenerator};
     ///
     /// let pipeline = ImageDataGenerator::new().width_shift_range(0.1).horizontal_flip(true).build([32, 32, 3])?;
     /// let draws = Draws { width_shift: -1.25, horizontal_flip: true, ..Draws::default() };
@@ -27,7 +27,7 @@ impl Pipeline {
     /// assert_eq!((row.low, row.weight), (5, 0.0));
     /// // Flipped, column 5 shows column 26, and that was shifted from 24.75.
     /// assert_eq!((column.low, column.high, column.weight), (24, 25, 0.75));
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     ///
     /// # Errors
@@ -77,13 +77,13 @@ impl Pipeline {
     /// it at the end. They are 0, 0 and 1 where the pipeline has no such step.
     ///
     /// ```
-    /// use augment::{ImageDataGenerator, Mean};
+    /// use towers_augment::{ImageDataGenerator, Mean};
     ///
     /// let options = ImageDataGenerator::new().mean(Mean::PerChannel(vec![0.25])).std(vec![0.5]);
     /// let planes = options.build([1, 2, 1])?.planes();
     /// assert_eq!(planes[..4], [0.0, 0.0, 0.25, 0.25]);
     /// assert!((planes[4] - 0.5).abs() < 1e-5);
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     pub fn planes(&self) -> Vec<f32> {
         let [h, w, c] = self.shape();

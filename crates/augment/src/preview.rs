@@ -16,14 +16,14 @@ impl Pipeline {
     /// network reads it, with its values stretched to 0..=255.
     ///
     /// ```
-    /// use augment::{ImageDataGenerator, Samples};
+    /// use towers_augment::{ImageDataGenerator, Samples};
     /// use ndarray::Array4;
     ///
     /// let samples = Samples::new(Array4::from_elem((2, 8, 8, 3), 100), vec![0; 2])?;
     /// let pipeline = ImageDataGenerator::new().width_shift_range(0.2).build([8, 8, 3])?;
     /// let grid = pipeline.preview(&samples, &[0, 1], 5, 42)?;
     /// assert_eq!(grid.dim(), (2 * (8 + 2) + 2, 5 * (8 + 2) + 2, 3));
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! RandAugment: some operations of a list, all of one strength.
 
 use crate::{Draws, Error, Operation, Pixel};
-use philox::Philox;
 use std::str::FromStr;
+use towers_philox::Philox;
 
 /// Applies `num_ops` operations, drawn from 14 with equal chances, each with the same strength and a random sign: E. D. Cubuk et
 /// al., "RandAugment: Practical automated data augmentation with a reduced search space" (2020). List, strengths and defaults are

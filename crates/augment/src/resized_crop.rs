@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::fill::Tap;
 use crate::uniform::between;
-use philox::Philox;
 use std::mem::swap;
 use std::str::FromStr;
+use towers_philox::Philox;
 
 /// Cuts out a part of random area and aspect ratio and brings it to the size of the image, bilinearly: C. Szegedy et al., "Going
 /// Deeper with Convolutions" (2015); the defaults and the way to draw are those of torchvision's `RandomResizedCrop`.

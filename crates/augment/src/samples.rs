@@ -8,12 +8,12 @@ use std::sync::Arc;
 /// Images (N, H, W, C) with a label each, in memory or [read on demand](Self::on_demand). Cloning it is cheap.
 ///
 /// ```
-/// use augment::Samples;
+/// use towers_augment::Samples;
 /// use ndarray::Array4;
 ///
 /// let samples = Samples::new(Array4::zeros((2, 32, 32, 3)), vec![0, 7])?;
 /// assert_eq!((samples.len(), samples.shape()), (2, [32, 32, 3]));
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Samples {
@@ -64,7 +64,7 @@ impl Samples {
     /// height, width and channels. A [`Loader`](crate::Loader) calls it on its worker threads, in the order of its epochs.
     ///
     /// ```
-    /// use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+    /// use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
     ///
     /// let samples = Samples::on_demand([4, 4, 3], vec![0; 10], |sample, pixels| {
     ///     pixels.fill(sample as u8); // of a file, if it fails `Error::Read`
@@ -76,7 +76,7 @@ impl Samples {
     ///     let batch = batch?;
     ///     assert_eq!(batch.x[0], batch.indices[0] as f32);
     /// }
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     ///
     /// # Errors
@@ -104,13 +104,13 @@ impl Samples {
     /// set that is sorted by label first.
     ///
     /// ```
-    /// use augment::{Samples, parts::Subset};
+    /// use towers_augment::{Samples, parts::Subset};
     /// use ndarray::Array4;
     ///
     /// let samples = Samples::new(Array4::zeros((10, 4, 4, 3)), vec![0; 10])?;
     /// assert_eq!(samples.subset(Subset::Validation, 0.25)?.len(), 2);
     /// assert_eq!(samples.subset(Subset::Training, 0.25)?.len(), 8);
-    /// # Ok::<(), augment::Error>(())
+    /// # Ok::<(), towers_augment::Error>(())
     /// ```
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! The ranges of random shifts, spelled as in Keras.
 
 use crate::Error;
-use philox::Philox;
 use std::str::FromStr;
+use towers_philox::Philox;
 
 /// How far images are shifted along one axis; the value of Keras' `width_shift_range` and
 /// `height_shift_range`.
@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// Numbers and arrays turn into it by themselves, and as in Keras their type matters:
 ///
 /// ```
-/// use augment::ShiftRange;
+/// use towers_augment::ShiftRange;
 ///
 /// assert_eq!(ShiftRange::from(0.1), ShiftRange::Float(0.1)); // up to 10% of the size, in fractions of pixels
 /// assert_eq!(ShiftRange::from(2.0), ShiftRange::Float(2.0)); // up to 2 pixels, in fractions of pixels

@@ -7,10 +7,10 @@ use std::str::FromStr;
 /// Which views of an image a network is shown in evaluation. The weighted mean of its probabilities for them counts.
 ///
 /// ```
-/// use augment::TestTime;
+/// use towers_augment::TestTime;
 ///
 /// assert_eq!("flip".parse::<TestTime>()?.views().len(), 2);
-/// # Ok::<(), augment::Error>(())
+/// # Ok::<(), towers_augment::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TestTime {

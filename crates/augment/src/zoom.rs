@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// shows more than the image, smaller. Rows and columns draw a factor each.
 ///
 /// ```
-/// use augment::ZoomRange;
+/// use towers_augment::ZoomRange;
 ///
 /// assert_eq!(ZoomRange::from(0.2).bounds(), [0.8, 1.2]);
 /// assert_eq!(ZoomRange::from([0.5, 1.0]).bounds(), [0.5, 1.0]);

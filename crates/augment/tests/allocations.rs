@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)]
 
-use augment::{FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, RandAugment, Samples};
 use ndarray::Array4;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use towers_augment::{FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, RandAugment, Samples};
 
 struct Counting;
 

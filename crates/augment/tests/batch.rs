@@ -1,7 +1,9 @@
 //! A batch in one call, bytes and floats, and the order of axes.
 
-use augment::{Error, ImageDataGenerator, Layout, Loader, LoaderOptions, Pipeline, RandAugment, Samples};
 use ndarray::Array4;
+use towers_augment::{
+    Error, ImageDataGenerator, Layout, Loader, LoaderOptions, Pipeline, RandAugment, Samples,
+};
 
 const SHAPE: [usize; 3] = [6, 5, 3];
 

@@ -1,11 +1,11 @@
 //! Random operations in an order of the caller's choice.
 
-use augment::parts::ResizedCrop;
-use augment::{
+use ndarray::Array4;
+use towers_augment::parts::ResizedCrop;
+use towers_augment::{
     Compose, Draws, Error, Flip, ImageDataGenerator, Layout, Loader, LoaderOptions, Operation, Pipeline,
     RandAugment, RandomResizedCrop, Samples, Scratch, Transform,
 };
-use ndarray::Array4;
 
 const SHAPE: [usize; 3] = [8, 8, 3];
 

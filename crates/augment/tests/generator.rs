@@ -2,10 +2,10 @@
 //! `augment_pillow.py` made the values.
 
 use crate::golden::{floats, images, shape};
-use augment::parts::ResizedCrop;
-use augment::{Draws, ImageDataGenerator, Mean, Operation, Scratch};
 use ndarray::Axis;
 use serde_json::Value;
+use towers_augment::parts::ResizedCrop;
+use towers_augment::{Draws, ImageDataGenerator, Mean, Operation, Scratch};
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("../../../tests/golden/augment_generator.json")).unwrap()

@@ -1,8 +1,8 @@
 //! Against keras_preprocessing 1.1.2 and SciPy: `tests/golden/augment.py` made the values.
 
-use augment::{Draws, FillMode, ImageDataGenerator, Mean, Scratch, engine::Patches};
 use ndarray::Array4;
 use serde_json::Value;
+use towers_augment::{Draws, FillMode, ImageDataGenerator, Mean, Scratch, engine::Patches};
 
 pub fn floats(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()

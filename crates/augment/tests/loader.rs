@@ -1,9 +1,9 @@
 //! What a loader yields doesn't depend on workers, slices, or where an epoch is entered.
 
-use augment::parts::{Rows, Subset};
-use augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Samples};
 use ndarray::Array4;
 use proptest::prelude::*;
+use towers_augment::parts::{Rows, Subset};
+use towers_augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Samples};
 
 /// `n` images of 6x5 RGB pixels that all differ, with labels that tell the sample.
 fn samples(n: usize) -> Samples {
@@ -95,7 +95,7 @@ fn every_sample_comes_once_an_epoch_in_a_new_order() {
     for number in 0..3 {
         let batches = epoch(&mut loader, number, 0);
         let order: Vec<u32> = batches.iter().flat_map(|batch| batch.2.clone()).collect();
-        assert_eq!(order, philox::permutation(3, number, 23));
+        assert_eq!(order, towers_philox::permutation(3, number, 23));
         let labels: Vec<u32> = batches.iter().flat_map(|batch| batch.1.clone()).collect();
         assert_eq!(labels, order.iter().map(|sample| sample + 100).collect::<Vec<_>>());
         orders.push(order);

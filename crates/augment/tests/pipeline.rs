@@ -1,11 +1,11 @@
 //! Draws, the steps of a pipeline, and options that make no sense.
 
-use augment::parts::Cutout;
-use augment::{
-    Draws, Error, FillMode, ImageDataGenerator, Mean, Operation, Pipeline, Samples, Scratch, ShiftRange,
-};
 use ndarray::{Array4, s};
 use proptest::prelude::*;
+use towers_augment::parts::Cutout;
+use towers_augment::{
+    Draws, Error, FillMode, ImageDataGenerator, Mean, Operation, Pipeline, Samples, Scratch, ShiftRange,
+};
 
 fn apply(pipeline: &Pipeline, draws: &Draws, image: &[u8]) -> Vec<f32> {
     let mut out = vec![f32::NAN; pipeline.image_len()];

@@ -1,11 +1,11 @@
 use crate::options::batch_size;
 use crate::subject::{device, model, random_batch, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
-use config::Config;
-use layers::Mode;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use train::{Meter, train_step};
+use towers_config::Config;
+use towers_layers::Mode;
+use towers_train::{Meter, train_step};
 
 /// When a process came to its first training step, in seconds since it began: the output of `towers bench
 /// first-step --json`.

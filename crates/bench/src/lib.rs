@@ -5,17 +5,17 @@
 //! - [`first_step`] measures how soon a process trains;
 //! - [`timeline`] shows when each op of each replica ran, and [`programs`] prints the ops.
 //!
-//! All train on random data in memory, by the step of a run: [`train::train_step`].
+//! All train on random data in memory, by the step of a run: [`towers_train::train_step`].
 //!
 //! ```
-//! use bench::{BenchOptions, profile};
+//! use towers_bench::{BenchOptions, profile};
 //!
-//! let mut config = config::recipe("quick")?;
+//! let mut config = towers_config::recipe("quick")?;
 //! config.placement.devices.threads = 1;
 //! let options = BenchOptions { batch: Some(2), seconds: 0.0, ..BenchOptions::default() };
 //! let profile = profile(&config, &options)?;
 //! assert!(profile.layers.iter().any(|layer| layer.forward_gflops > 0.0));
-//! # Ok::<(), bench::Error>(())
+//! # Ok::<(), towers_bench::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -41,7 +41,7 @@ pub use setup::Setup;
 pub use summary::summary;
 pub use throughput::{BenchResult, bench};
 pub use timeline::{Timeline, timeline};
-pub use train::{Error, Result};
+pub use towers_train::{Error, Result};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

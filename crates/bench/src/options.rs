@@ -1,6 +1,6 @@
-use config::Config;
 use serde::{Deserialize, Serialize};
-use train::{Error, Result};
+use towers_config::Config;
+use towers_train::{Error, Result};
 
 /// What a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

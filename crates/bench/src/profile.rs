@@ -4,13 +4,13 @@ use crate::options::LEAST_WARMUP;
 use crate::roofline::{Roof, roof};
 use crate::subject::{Subject, step_options};
 use crate::{BenchMode, BenchOptions, Result, Setup};
-use config::Config;
-use layers::{Traced, Work};
-use program::Phase;
 use serde::Serialize;
 use std::time::Instant;
-use train::median;
-use train::{train_step, update};
+use towers_config::Config;
+use towers_layers::{Traced, Work};
+use towers_program::Phase;
+use towers_train::median;
+use towers_train::{train_step, update};
 
 /// Fewer steps have no median worth the name.
 const LEAST_STEPS: usize = 5;
@@ -251,7 +251,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::recipe;
+    use towers_config::recipe;
 
     fn profile_of(name: &str, mode: BenchMode) -> Profile {
         let mut config = recipe(name).unwrap();
@@ -299,7 +299,7 @@ mod tests {
         for (name, multiply_adds, params) in
             [("minigooglenet", 234_597_920, 1_652_826), ("keras_cnn", 20_741_120, 1_250_858)]
         {
-            let work = models::by_name(name, 10).unwrap().unwrap().graph().work();
+            let work = towers_models::by_name(name, 10).unwrap().unwrap().graph().work();
             assert_eq!(work.iter().map(|work| work.multiply_adds).sum::<usize>(), multiply_adds, "{name}");
             assert_eq!(work.iter().map(|work| work.trainable).sum::<usize>(), params, "{name}");
         }

@@ -1,9 +1,9 @@
 use crate::options::batch_size;
 use crate::subject::model;
 use crate::{BenchMode, BenchOptions, Error, Result};
-use config::{Config, pipeline_cuts};
-use layers::{Mode, Work};
-use models::Model;
+use towers_config::{Config, pipeline_cuts};
+use towers_layers::{Mode, Work};
+use towers_models::Model;
 
 /// The programs that the CPU runs for a recipe, in print: one for each stage, as the first of its replicas. Each has its steps, with their
 /// costs and where their tensors lie.
@@ -18,7 +18,7 @@ pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<String>> 
     let cuts = pipeline_cuts(config.stages(), &config.placement.devices.split_at, &model, |piece| {
         Ok::<_, Error>(cost(piece))
     })?;
-    let stages = model.split(&cuts).map_err(config::Error::Cut)?;
+    let stages = model.split(&cuts).map_err(towers_config::Error::Cut)?;
     let replicas = config.placement.devices.replicas;
     let across = (config.training.sync_batch_norm && replicas > 1).then_some([0, replicas]);
     let text = |stage: &Model| {

@@ -1,15 +1,15 @@
 use crate::options::{LEAST_WARMUP, batch_size, check_training};
 use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
-use config::Config;
-use layers::Network;
-use parallel::{Collective, Exchanges, GraphCapture, Replica, run_replicas};
-use program::{Device, OptimizerState, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
-use train::median;
-use train::rendezvous::Agreement;
-use train::{Meter, Process, gradients, open_devices, update};
+use towers_config::Config;
+use towers_layers::Network;
+use towers_parallel::{Collective, Exchanges, GraphCapture, Replica, run_replicas};
+use towers_program::{Device, OptimizerState, ReplayArgs, Span};
+use towers_train::median;
+use towers_train::rendezvous::Agreement;
+use towers_train::{Meter, Process, gradients, open_devices, update};
 
 /// Replicas that train together, and the parts of their steps' time: the output of `towers bench --replicas N
 /// --json`.
@@ -49,7 +49,7 @@ pub struct ReplicaBench {
 /// Measures the throughput of replicas that train a recipe's network together, each on random data that is already on its device.
 ///
 /// # Errors
-/// The errors of the devices; [`config::Error::Option`] for inference, in which replicas share no work.
+/// The errors of the devices; [`towers_config::Error::Option`] for inference, in which replicas share no work.
 pub fn bench_replicas(config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
     check_training(options)?;
     let devices = open_devices(&config.placement.devices, &config.training.arithmetic)?;
@@ -71,7 +71,7 @@ fn facts(config: &Config, options: &BenchOptions) -> Agreement {
     Agreement::new()
         .with("the network", &config.training.model)
         .with("the optimizer", config.training.optimizer)
-        .with("images of", config::ImageSize::of(config.training.data.image()))
+        .with("images of", towers_config::ImageSize::of(config.training.data.image()))
         .with("a batch of", batch_size(config, options))
         .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
 }
@@ -247,7 +247,7 @@ impl<'a> Subject<'a> {
 mod tests {
     use super::*;
     use crate::BenchMode;
-    use config::{DeviceKind, recipe};
+    use towers_config::{DeviceKind, recipe};
 
     #[test]
     fn a_step_waits_for_its_slowest_replica() {

@@ -1,9 +1,9 @@
 use crate::Result;
-use config::{Arithmetic, DeviceKind, Devices};
-use program::{Device, Precision};
 use serde::Serialize;
-use tensor_cpu::{bf16_level, simd_level};
-use train::open_devices;
+use towers_config::{Arithmetic, DeviceKind, Devices};
+use towers_program::{Device, Precision};
+use towers_tensor_cpu::{bf16_level, simd_level};
+use towers_train::open_devices;
 
 /// What the processor can do at most, as `towers bench roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]
@@ -47,7 +47,7 @@ pub fn roofline(devices: &Devices, arithmetic: &Arithmetic) -> Result<Roofline> 
 /// If there is no memory to measure with.
 pub(crate) fn roof(device: &Device) -> Result<Option<Roof>> {
     let tenth = |x: f64| (x * 10.0).round() / 10.0;
-    let roof = device.get().map(tensor_cpu::Roofline::measure).transpose()?;
+    let roof = device.get().map(towers_tensor_cpu::Roofline::measure).transpose()?;
     Ok(roof.map(|roof| Roof {
         threads: roof.threads,
         gflops: tenth(roof.gflops),

@@ -1,7 +1,7 @@
 use crate::{BenchMode, BenchOptions};
-use config::Config;
-use program::Device;
 use serde::Serialize;
+use towers_config::Config;
+use towers_program::Device;
 
 /// What was measured, and on what: the first keys of each measurement as JSON.
 #[derive(Clone, Debug, Serialize)]

@@ -1,10 +1,10 @@
 use crate::options::batch_size;
 use crate::{BenchMode, BenchOptions, Error, Result};
-use config::{Config, Devices};
-use layers::{Draws, Initializer, Mode, Network, Work};
-use models::Model;
-use program::{Device, OptimizerState};
-use train::{Meter, StepOptions, open_devices};
+use towers_config::{Config, Devices};
+use towers_layers::{Draws, Initializer, Mode, Network, Work};
+use towers_models::Model;
+use towers_program::{Device, OptimizerState};
+use towers_train::{Meter, StepOptions, open_devices};
 
 /// What a benchmark measures: a network with a batch of random data in place.
 pub(crate) struct Subject {

@@ -1,6 +1,6 @@
 use crate::Result;
-use layers::Mode;
-use models::Model;
+use towers_layers::Mode;
+use towers_models::Model;
 
 /// Bytes of an f32.
 const F32: usize = 4;
@@ -9,9 +9,9 @@ const F32: usize = 4;
 /// batches of `batch` images. A multiply-add counts as two operations.
 ///
 /// ```
-/// let text = bench::summary(&models::keras_cnn(10)?, 32)?;
+/// let text = towers_bench::summary(&towers_models::keras_cnn(10)?, 32)?;
 /// assert!(text.contains("Total params: 1,250,858") && text.contains("FLOPs of an image: 41.5 million forward"));
-/// # Ok::<(), bench::Error>(())
+/// # Ok::<(), towers_bench::Error>(())
 /// ```
 ///
 /// # Errors

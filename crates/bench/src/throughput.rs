@@ -1,13 +1,13 @@
 use crate::options::LEAST_WARMUP;
 use crate::subject::{Subject, step_options};
 use crate::{BenchMode, BenchOptions, Error, Result, Setup};
-use config::Config;
-use program::{GraphCache, ReplayArgs};
 use serde::Serialize;
 use std::time::Instant;
-use tensor_cuda::Cuda;
-use train::median;
-use train::train_step;
+use towers_config::Config;
+use towers_program::{GraphCache, ReplayArgs};
+use towers_tensor_cuda::Cuda;
+use towers_train::median;
+use towers_train::train_step;
 
 /// The throughput of a network on random data in memory: the output of `towers bench --json`.
 #[derive(Clone, Debug, Serialize)]

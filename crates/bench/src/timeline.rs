@@ -1,14 +1,14 @@
 use crate::options::{LEAST_WARMUP, check_training};
 use crate::subject::{Subject, step_options};
 use crate::{BenchOptions, Result};
-use config::Config;
-use layers::Traced;
-use parallel::{Replica, run_replicas};
-use program::{Phase, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Instant;
-use train::{open_devices, update};
+use towers_config::Config;
+use towers_layers::Traced;
+use towers_parallel::{Replica, run_replicas};
+use towers_program::{Phase, Span};
+use towers_train::{open_devices, update};
 
 /// How many steps a timeline shows.
 const STEPS: usize = 3;
@@ -121,7 +121,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::{DeviceKind, recipe};
+    use towers_config::{DeviceKind, recipe};
 
     #[test]
     fn every_replica_has_a_row_of_ops_and_one_of_sums() {

@@ -1,9 +1,9 @@
 //! The description of a callback that a configuration turns on.
 
 use crate::{Observer, Result};
-use options::Table;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use towers_options::Table;
 
 /// The options of a callback that is on if a configuration has its table.
 pub(crate) trait Callback: Default + Serialize {
@@ -15,7 +15,7 @@ pub(crate) trait Callback: Default + Serialize {
 
     /// Checks the options.
     fn check(&self) -> Result<()> {
-        Ok(options::check(self, &Self::TABLE)?)
+        Ok(towers_options::check(self, &Self::TABLE)?)
     }
 
     /// The metrics that it needs, each with the key of the option that names it.

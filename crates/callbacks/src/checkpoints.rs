@@ -3,13 +3,13 @@ use crate::{
     EarlyStop, EarlyStopping, EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, StepInfo,
     TrainState,
 };
-use checkpoint::{
-    Best, BestSoFar, Mode, Policy, Store, Tensor, Tensors, epoch_name, load_tensors, save_tensors, step_name,
-};
-use options::{Kind, Table, options};
 use serde::de::IgnoredAny;
 use std::fs;
 use std::path::{Path, PathBuf};
+use towers_checkpoint::{
+    Best, BestSoFar, Mode, Policy, Store, Tensor, Tensors, epoch_name, load_tensors, save_tensors, step_name,
+};
+use towers_options::{Kind, Table, options};
 
 /// The folder of a run directory that holds its checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
@@ -72,7 +72,7 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Option`] when there is no metric of that name, [`Error::File`] when the folder can't be used.
     pub fn new(run_dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<Self> {
-        options::check(options, &TABLE)?;
+        towers_options::check(options, &TABLE)?;
         let best =
             options.save_best.clone().map(|metric| Best { mode: direction(&metric, Mode::Auto), metric });
         let policy = Policy {
@@ -108,7 +108,7 @@ impl Checkpoints {
     }
 
     /// Decides whether to save after an epoch, and remembers the best one.
-    fn decide(&mut self, record: &EpochRecord) -> checkpoint::Decision {
+    fn decide(&mut self, record: &EpochRecord) -> towers_checkpoint::Decision {
         let mut value = self.policy.best.as_ref().and_then(|best| record.get(&best.metric));
         let mut decision = self.policy.decide(record.epoch, value, self.best.as_ref());
         if let Some(stopping) = &mut self.stopping {

@@ -3,12 +3,12 @@ use crate::format::repr;
 use crate::{
     EpochRecord, Error, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot, TrainState, read_history,
 };
-use metrics::{ALWAYS, keras_name};
-use options::{Kind, Refused, Table, message, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use towers_metrics::{ALWAYS, keras_name};
+use towers_options::{Kind, Refused, Table, message, options};
 
 options! {
     /// A CSV file of the epochs' figures, as by Keras' `CSVLogger`. [`CsvLogger`] writes it. By default the
@@ -17,7 +17,7 @@ options! {
     pub struct CsvLogOptions {
         ["Callbacks"]
         /// Write the metrics of every epoch to FILE, as Keras' CSVLogger does
-        path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--csv-log FILE";
+        path: PathBuf = PathBuf::new(), Kind::form(towers_options::path, "a path in quotes"), "--csv-log FILE";
         /// The column separator of --csv-log; by default a comma
         separator: char = ',', SEPARATOR, "--csv-separator CHAR";
         /// Append to the file of --csv-log instead of replacing it; a resumed run always appends
@@ -69,7 +69,7 @@ fn read_separator(text: &str) -> Result<serde_json::Value, Refused> {
 /// folder is written in any case, by [`History`](crate::History).
 ///
 /// ```
-/// use callbacks::{CsvLogOptions, CsvLogger};
+/// use towers_callbacks::{CsvLogOptions, CsvLogger};
 ///
 /// let observer = CsvLogger::new(CsvLogOptions { path: "log.csv".into(), separator: ';', append: true });
 /// ```

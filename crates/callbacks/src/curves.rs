@@ -4,10 +4,10 @@ use crate::{
     EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, metric_names,
     metric_panels, points_by_epoch, printable,
 };
-use metrics::about;
-use plot::Chart;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use towers_metrics::about;
+use towers_plot::Chart;
 
 /// The most time for drawing, as a fraction of the run's time: one part in so many.
 const SHARE: u32 = 20;
@@ -20,12 +20,12 @@ const SHARE: u32 = 20;
 /// losses far above all others are cut off, with an arrowhead at the upper edge.
 ///
 /// ```
-/// use callbacks::Curves;
+/// use towers_callbacks::Curves;
 ///
 /// let curves = Curves::new("runs/a", "minigooglenet on CIFAR-10");
 /// let picture = Curves::in_file("plot.svg", "minigooglenet on CIFAR-10")?;
 /// assert!(Curves::in_file("plot.doc", "minigooglenet on CIFAR-10").is_err());
-/// # Ok::<(), callbacks::Error>(())
+/// # Ok::<(), towers_callbacks::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Curves {
@@ -81,7 +81,11 @@ impl Curves {
                     .png()
                     .map_err(|error| Error::Picture { path: path.clone(), reason: error.to_string() })?,
             };
-            if self.is_named { files::write_output(path, &content) } else { files::write(path, &content) }?;
+            if self.is_named {
+                towers_files::write_output(path, &content)
+            } else {
+                towers_files::write(path, &content)
+            }?;
         }
         (self.last, self.drawn) = (Some((Instant::now(), began.elapsed())), history.len());
         Ok(())

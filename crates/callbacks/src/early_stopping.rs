@@ -1,7 +1,7 @@
 use crate::monitor::{METRIC, MODE};
 use crate::{EpochRecord, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, figure};
-use checkpoint::Mode;
-use options::{Kind, Refused, Table, options};
+use towers_checkpoint::Mode;
+use towers_options::{Kind, Refused, Table, options};
 
 options! {
     /// The options of early stopping, as in Keras' `EarlyStopping`. The default patience is 5; Keras has 0,
@@ -37,15 +37,15 @@ impl EarlyStop {
     /// Reads `METRIC[:OPTION=VALUE,...]`, with Keras' names for the options.
     ///
     /// ```
-    /// let stop = callbacks::EarlyStop::parse("val_acc:patience=10,min_delta=0.001,restore_best_weights").unwrap();
+    /// let stop = towers_callbacks::EarlyStop::parse("val_acc:patience=10,min_delta=0.001,restore_best_weights").unwrap();
     /// assert_eq!((stop.patience, stop.min_delta, stop.restore_best_weights), (10, 0.001, true));
-    /// assert!(callbacks::EarlyStop::parse("val_acc:patient=10").is_err());
+    /// assert!(towers_callbacks::EarlyStop::parse("val_acc:patient=10").is_err());
     /// ```
     ///
     /// # Errors
     /// The value and the accepted values.
     pub fn parse(text: &str) -> Result<Self, Refused> {
-        options::parse_table(Self::OPTIONS, "monitor", text)
+        towers_options::parse_table(Self::OPTIONS, "monitor", text)
     }
 }
 
@@ -61,11 +61,11 @@ impl EarlyStop {
 /// weights are a file: [`Checkpoints`](crate::Checkpoints) writes it with `restore_best_weights`.
 ///
 /// ```
-/// use callbacks::{EarlyStop, EarlyStopping};
+/// use towers_callbacks::{EarlyStop, EarlyStopping};
 ///
 /// let observer = EarlyStopping::new(EarlyStop { patience: 10, min_delta: 0.001, ..EarlyStop::default() })?;
 /// assert!(EarlyStopping::new(EarlyStop { monitor: "val_los".into(), ..EarlyStop::default() }).is_err());
-/// # Ok::<(), callbacks::Error>(())
+/// # Ok::<(), towers_callbacks::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct EarlyStopping {
@@ -94,7 +94,7 @@ impl EarlyStopping {
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) for options that make no sense.
     pub fn new(options: EarlyStop) -> Result<Self> {
-        options::check(&options, &TABLE)?;
+        towers_options::check(&options, &TABLE)?;
         let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
         Ok(EarlyStopping { options, monitor, best: None, wait: 0, stopped: false })
     }
@@ -262,7 +262,7 @@ mod tests {
     fn an_unknown_metric_is_refused() {
         let options = EarlyStop { monitor: "val_los".to_owned(), ..EarlyStop::default() };
         let error = EarlyStopping::new(options).unwrap_err();
-        let measured = Vec::from_iter(metrics::names().map(|name| format!("val_{name}"))).join(", ");
+        let measured = Vec::from_iter(towers_metrics::names().map(|name| format!("val_{name}"))).join(", ");
         let known = format!("loss, acc, val_loss, val_acc, accuracy, val_accuracy, {measured}");
         assert_eq!(
             error.to_string(),

@@ -18,7 +18,7 @@ impl Environment {
 
     /// The starts so far. A file that can't be read has none.
     fn starts(&self) -> Vec<Value> {
-        let text = files::read_text(&self.0).unwrap_or_default();
+        let text = towers_files::read_text(&self.0).unwrap_or_default();
         let before: Value = serde_json::from_str(&text).unwrap_or_default();
         before["starts"].as_array().cloned().unwrap_or_default()
     }
@@ -36,7 +36,7 @@ fn command_line() -> String {
 /// A word of a command line: between single quotes, if a POSIX shell needs them.
 ///
 /// ```
-/// assert_eq!(["runs/a", "my run", "it's"].map(callbacks::shell_word), ["runs/a", "'my run'", r"'it'\''s'"]);
+/// assert_eq!(["runs/a", "my run", "it's"].map(towers_callbacks::shell_word), ["runs/a", "'my run'", r"'it'\''s'"]);
 /// ```
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,:/@%".contains(c);

@@ -1,9 +1,9 @@
 use crate::callback::Callback;
 use crate::{EpochRecord, Error, Flow, Observer, Result, Run, Snapshot, TrainState, shortened};
-use options::{Kind, Refused, Table, options};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use towers_options::{Kind, Refused, Table, options};
 
 options! {
     /// A command after every epoch, for what Keras' `LambdaCallback` does. [`EpochCommand`] runs it. By default
@@ -45,11 +45,11 @@ impl Callback for EpochCommandOptions {
 /// metric in capitals, as `TOWERS_VAL_ACC`. Numbers are written as in `history.csv`.
 ///
 /// ```
-/// use callbacks::{EpochCommand, EpochCommandOptions};
+/// use towers_callbacks::{EpochCommand, EpochCommandOptions};
 ///
 /// let options = EpochCommandOptions { command: "echo $TOWERS_EPOCH: $TOWERS_VAL_ACC".into() };
 /// let observer = EpochCommand::new(options, "runs/a")?;
-/// # Ok::<(), callbacks::Error>(())
+/// # Ok::<(), towers_callbacks::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct EpochCommand {

@@ -1,8 +1,8 @@
 use crate::shortened;
-use options::Message;
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use towers_options::Message;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub enum Error {
     /// An option with a value that makes no sense.
     #[error(transparent)]
-    Option(#[from] options::Error),
+    Option(#[from] towers_options::Error),
     /// A picture that can't be drawn or written.
     #[error("{}: {reason}", path.display())]
     Picture {
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// A file or a checkpoint can't be written or read.
     #[error(transparent)]
-    File(#[from] checkpoint::Error),
+    File(#[from] towers_checkpoint::Error),
     /// Any other error of an [`Observer`](crate::Observer) or a [`Snapshot`](crate::Snapshot).
     #[error(transparent)]
     Other(Box<dyn StdError + Send + Sync>),
@@ -48,7 +48,7 @@ pub enum Error {
 impl Error {
     /// An [`Error::File`] about this action with this file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-        move |source| files::Error::io(action, path)(source).into()
+        move |source| towers_files::Error::io(action, path)(source).into()
     }
 
     /// An error of a custom observer.
@@ -68,7 +68,7 @@ impl Error {
 
     /// An [`Error::Option`] for a key.
     pub(crate) fn option(key: &'static str, value: impl Display, accepted: impl Into<Message>) -> Self {
-        options::Error::value(key, value, accepted).into()
+        towers_options::Error::value(key, value, accepted).into()
     }
 
     /// The sentence, with the keys of options in it.
@@ -84,8 +84,8 @@ impl Error {
     }
 }
 
-impl From<files::Error> for Error {
-    fn from(error: files::Error) -> Self {
-        checkpoint::Error::from(error).into()
+impl From<towers_files::Error> for Error {
+    fn from(error: towers_files::Error) -> Self {
+        towers_checkpoint::Error::from(error).into()
     }
 }

@@ -5,7 +5,7 @@ const LARGE: f64 = 1e5;
 /// exponent too, which Keras' have not.
 ///
 /// ```
-/// use callbacks::figure;
+/// use towers_callbacks::figure;
 ///
 /// assert_eq!([0.98765, 12.5, 2e-5, 7.6e18].map(figure), ["0.9877", "12.5000", "2.0000e-05", "7.60e+18"]);
 /// ```

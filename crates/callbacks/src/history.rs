@@ -1,6 +1,6 @@
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState, metric_names};
-use metrics::ALWAYS;
 use std::path::{Path, PathBuf};
+use towers_metrics::ALWAYS;
 
 /// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
 ///
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// that it repeats, and no line is ever incomplete.
 ///
 /// ```
-/// use callbacks::{History, Observer};
+/// use towers_callbacks::{History, Observer};
 ///
 /// let observer: Box<dyn Observer> = Box::new(History::new("runs/a"));
 /// ```
@@ -36,14 +36,14 @@ impl History {
 
     fn write(&self, history: &[EpochRecord]) -> Result<()> {
         let table = table(history).map_err(|error| Error::io("write", &self.csv)(error.into()))?;
-        files::write(&self.csv, &table)?;
+        towers_files::write(&self.csv, &table)?;
         let mut lines = Vec::new();
         for record in history {
             let unfit = |error: serde_json::Error| Error::io("write", &self.jsonl)(error.into());
             serde_json::to_writer(&mut lines, record).map_err(unfit)?;
             lines.push(b'\n');
         }
-        Ok(files::write(&self.jsonl, &lines)?)
+        Ok(towers_files::write(&self.jsonl, &lines)?)
     }
 }
 
@@ -69,7 +69,7 @@ fn table(history: &[EpochRecord]) -> csv::Result<Vec<u8>> {
 /// [`Error::File`] if the file can't be read, [`Error::NoHistory`] if it has another format.
 pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
     let path = run.join("history.csv");
-    let text = match files::read_text(&path) {
+    let text = match towers_files::read_text(&path) {
         Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text?,
     };

@@ -1,11 +1,11 @@
 use crate::callback::Callback;
 use crate::csv_logger::replace_end;
 use crate::{Error, Observer, Outside, Result, Run, RunInfo, StepInfo};
-use options::{Kind, Table, message, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
+use towers_options::{Kind, Table, message, options};
 
 options! {
     /// A CSV file of the learning rate of every step, as Lightning's `LearningRateMonitor` logs it.
@@ -14,7 +14,7 @@ options! {
     pub struct LrLogOptions {
         ["Callbacks"]
         /// Write the learning rate of every step to FILE as CSV, with the columns step (from 1), epoch (from 1) and lr
-        path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--lr-log FILE";
+        path: PathBuf = PathBuf::new(), Kind::form(towers_options::path, "a path in quotes"), "--lr-log FILE";
         /// With --lr-log, write every Nth step only
         every: u64 = 1, Kind::Whole(1), "--lr-log-every N";
     }
@@ -44,7 +44,7 @@ impl Callback for LrLogOptions {
 /// removes the rows of steps that it repeats, and appends.
 ///
 /// ```
-/// use callbacks::{LearningRateLogger, LrLogOptions};
+/// use towers_callbacks::{LearningRateLogger, LrLogOptions};
 ///
 /// let observer = LearningRateLogger::new(LrLogOptions { path: "lr.csv".into(), every: 10 });
 /// ```

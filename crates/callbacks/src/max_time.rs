@@ -1,6 +1,6 @@
 use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
-use options::Refused;
 use std::time::{Duration, Instant};
+use towers_options::Refused;
 
 /// Reads a time such as `90m`, `1h30m` or `20s`, and gives its seconds.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn seconds(text: &str) -> Result<serde_json::Value, Refused> {
 /// Stops a run after the epoch in which its time is over: Lightning's `max_time`. A resume has the whole time again.
 ///
 /// ```
-/// use callbacks::MaxTime;
+/// use towers_callbacks::MaxTime;
 ///
 /// let observer = MaxTime::new(std::time::Duration::from_secs(3600));
 /// ```

@@ -4,12 +4,12 @@ use crate::pattern::{Figures, Pattern};
 use crate::{
     EpochRecord, Error, Flow, Monitor, Observer, Result, Run, RunInfo, SAVED, Snapshot, StepInfo, TrainState,
 };
-use checkpoint::{Mode, save_tensors};
 use core::str::FromStr;
-use options::{Kind, Refused, Table, hint, message, options};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use towers_checkpoint::{Mode, save_tensors};
+use towers_options::{Kind, Refused, Table, hint, message, options};
 
 options! {
     /// The files of the network that a run writes besides its own, as by Keras' `ModelCheckpoint`, with its
@@ -129,7 +129,7 @@ impl ModelCheckpointOptions {
     /// # Errors
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
-        options::check(self, &Self::TABLE)?;
+        towers_options::check(self, &Self::TABLE)?;
         if let (SaveFreq::Batches(batches), true) = (self.save_freq, self.save_best_only) {
             let accepted = message!(
                 "epoch with ",
@@ -145,7 +145,7 @@ impl ModelCheckpointOptions {
 /// Writes the network into files with names made from the epoch's figures, as Keras' `ModelCheckpoint` does.
 ///
 /// The files are safetensors that `towers evaluate` and `towers predict` read. Unless only the weights are
-/// saved, they also hold the optimizer's state and the state of the run: `train::Resume::read` resumes from
+/// saved, they also hold the optimizer's state and the state of the run: `towers_train::Resume::read` resumes from
 /// them. To resume a run in its folder they are not needed: [`Checkpoints`](crate::Checkpoints) saves other
 /// files for that.
 ///
@@ -153,11 +153,11 @@ impl ModelCheckpointOptions {
 /// the best.
 ///
 /// ```
-/// use callbacks::{ModelCheckpoint, ModelCheckpointOptions};
+/// use towers_callbacks::{ModelCheckpoint, ModelCheckpointOptions};
 ///
 /// let path = "w-{epoch:02d}-{val_acc:.2f}.safetensors".to_owned();
 /// let observer = ModelCheckpoint::new("runs/a", ModelCheckpointOptions { path, ..Default::default() })?;
-/// # Ok::<(), callbacks::Error>(())
+/// # Ok::<(), towers_callbacks::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct ModelCheckpoint {
@@ -243,7 +243,7 @@ impl Observer for ModelCheckpoint {
 mod tests {
     use super::*;
     use crate::testing::{self, Fake, record, run, state};
-    use checkpoint::load_tensors;
+    use towers_checkpoint::load_tensors;
 
     fn options(path: &str) -> ModelCheckpointOptions {
         ModelCheckpointOptions { path: path.to_owned(), ..ModelCheckpointOptions::default() }

@@ -2,37 +2,37 @@
 //! view.
 
 use crate::EpochRecord;
-use checkpoint::{Best, Mode};
-use metrics::ALWAYS;
-use options::{Kind, Refused, hint};
 use serde_json::Value;
+use towers_checkpoint::{Best, Mode};
+use towers_metrics::ALWAYS;
+use towers_options::{Kind, Refused, hint};
 
 /// A metric of an epoch, by our name or Keras'.
 pub(crate) const METRIC: Kind =
     Kind::form(read_metric, "loss, acc, val_loss, val_acc, or val_ and a metric of `metrics`");
 
 fn read_metric(text: &str) -> Result<Value, Refused> {
-    let name = metrics::canonical(text);
+    let name = towers_metrics::canonical(text);
     let is_measured =
-        |name: &str| name.strip_prefix("val_").is_some_and(|name| metrics::named(name).is_some());
+        |name: &str| name.strip_prefix("val_").is_some_and(|name| towers_metrics::named(name).is_some());
     if ALWAYS.contains(&&*name) || is_measured(&name) {
         return Ok(text.into());
     }
     let mut known = Vec::from_iter(ALWAYS.into_iter().chain(["accuracy", "val_accuracy"]).map(str::to_owned));
-    known.extend(metrics::names().map(|name| format!("val_{name}")));
+    known.extend(towers_metrics::names().map(|name| format!("val_{name}")));
     let near = hint(text, known.iter().map(String::as_str));
     Err(Refused::MustBe(format!("one of {}{near}", known.join(", ")).into()))
 }
 
 /// The metrics that can be measured on the validation data besides loss and accuracy.
-pub(crate) const MEASURED: Kind = Kind::List(&Kind::form(read_measured, metrics::NAMES), Some(','));
+pub(crate) const MEASURED: Kind = Kind::List(&Kind::form(read_measured, towers_metrics::NAMES), Some(','));
 
 fn read_measured(text: &str) -> Result<Value, Refused> {
-    match metrics::named(&metrics::canonical(text)) {
+    match towers_metrics::named(&towers_metrics::canonical(text)) {
         Some(metric) => Ok(metric.name().into()),
         None => {
-            let near = hint(text, metrics::names());
-            let known = Vec::from_iter(metrics::names()).join(", ");
+            let near = hint(text, towers_metrics::names());
+            let known = Vec::from_iter(towers_metrics::names()).join(", ");
             Err(Refused::MustBe(format!("one of {known}{near}").into()))
         }
     }
@@ -41,7 +41,7 @@ fn read_measured(text: &str) -> Result<Value, Refused> {
 /// The direction in which a metric improves, if it is not given.
 pub(crate) fn direction(metric: &str, mode: Mode) -> Mode {
     match mode {
-        Mode::Auto if metrics::about(metric).higher_is_better => Mode::Max,
+        Mode::Auto if towers_metrics::about(metric).higher_is_better => Mode::Max,
         Mode::Auto => Mode::Min,
         mode => mode,
     }

@@ -1,8 +1,8 @@
 use crate::Result;
 use crate::state::{EpochRecord, StepRecord, TrainState};
-use checkpoint::Tensors;
-use metrics::Values;
 use serde_json::Value;
+use towers_checkpoint::Tensors;
+use towers_metrics::Values;
 
 /// The information for an observer at the start of a run.
 #[non_exhaustive]
@@ -47,7 +47,7 @@ impl<'a> RunInfo<'a> {
     /// A run with this state. All else is empty or 0: set the fields that are known.
     ///
     /// ```
-    /// use callbacks::{RunInfo, TrainState};
+    /// use towers_callbacks::{RunInfo, TrainState};
     ///
     /// let state = TrainState::default();
     /// let mut run = RunInfo::new(&state);
@@ -162,7 +162,7 @@ pub enum Flow {
 /// finished epochs, so that an observer can restore its state.
 ///
 /// ```
-/// use callbacks::{EpochRecord, Flow, Observer, Result, Snapshot, TrainState};
+/// use towers_callbacks::{EpochRecord, Flow, Observer, Result, Snapshot, TrainState};
 ///
 /// /// Stops when the training accuracy has reached a goal.
 /// struct Goal(f64);

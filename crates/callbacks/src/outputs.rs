@@ -5,11 +5,11 @@ use crate::{
     EpochCommandOptions, Error, History, LrLogOptions, MaxTime, ModelCheckpointOptions, Observer, Result,
     StepHistory, TensorBoardOptions, checkpoints, early_stopping, max_time,
 };
-use metrics::ALWAYS;
-use options::{Kind, Refused, Table, message, options};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
+use towers_metrics::ALWAYS;
+use towers_options::{Kind, Refused, Table, message, options};
 
 /// Declares [`Outputs`] with a table for each callback of the list, and the functions that go through them.
 macro_rules! outputs {
@@ -30,7 +30,7 @@ macro_rules! outputs {
                 /// Record the mean loss and accuracy, the learning rate and the throughput of every N steps; 0 for never
                 log_every: u64 = 50, Kind::Whole(0), "--log-every N";
                 /// Another file for the curves, a .png or a .svg, besides those in the run's folder
-                plot: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes");
+                plot: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes");
                 +
                 /// The checkpoints to keep.
                 checkpoints: CheckpointOptions;
@@ -112,12 +112,12 @@ impl Outputs {
     /// # Errors
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
-        options::check(&self.checkpoints, &checkpoints::TABLE)?;
+        towers_options::check(&self.checkpoints, &checkpoints::TABLE)?;
         if let Some(best) = &self.checkpoints.save_best {
             self.check_metric("checkpoints.save_best", best)?;
         }
         if let Some(stop) = &self.early_stop {
-            options::check(stop, &early_stopping::TABLE)?;
+            towers_options::check(stop, &early_stopping::TABLE)?;
             self.check_metric("early_stop.monitor", &stop.monitor)?;
         }
         self.check_callbacks()?;
@@ -151,7 +151,7 @@ impl Outputs {
     /// # Errors
     /// [`Error::Option`] if it doesn't.
     pub fn check_metric(&self, key: &'static str, metric: &str) -> Result<()> {
-        let name = metrics::canonical(metric);
+        let name = towers_metrics::canonical(metric);
         let measured = self.metric_names();
         if measured.iter().any(|own| *own == name) {
             return Ok(());
@@ -176,7 +176,7 @@ impl Outputs {
     }
 }
 
-/// The callbacks that may stop a run before its last epoch. `train::train` adds them, so that a configuration
+/// The callbacks that may stop a run before its last epoch. `towers_train::train` adds them, so that a configuration
 /// means the same for every caller.
 ///
 /// # Errors
@@ -199,11 +199,11 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 /// [`ModelCheckpoint`](crate::ModelCheckpoint), which a resume does not write again: after a kill between the two it repeats the epoch.
 ///
 /// ```
-/// use callbacks::{Outputs, Run};
+/// use towers_callbacks::{Outputs, Run};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let run = Run::new(folder.path(), "minigooglenet on CIFAR-10");
-/// assert_eq!(callbacks::from_config(&Outputs::default(), &run)?.len(), 5);
+/// assert_eq!(towers_callbacks::from_config(&Outputs::default(), &run)?.len(), 5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -1,8 +1,8 @@
 //! The panels of a chart about one or several runs.
 
 use crate::{EpochRecord, printable};
-use metrics::{Group, Unit, grouped};
-use plot::{Curve, Panel, Scale};
+use towers_metrics::{Group, Unit, grouped};
+use towers_plot::{Curve, Panel, Scale};
 
 /// The points of a figure, such as `val_acc` or `lr`: epochs and values.
 pub type Points<'a> = dyn Fn(&str) -> Vec<(f64, f64)> + 'a;
@@ -20,7 +20,7 @@ pub fn points_by_epoch(history: &[EpochRecord], figure: &str) -> Vec<(f64, f64)>
 /// the legend. Validation is dashed.
 ///
 /// ```
-/// use callbacks::{metric_panels, points_by_epoch, testing};
+/// use towers_callbacks::{metric_panels, points_by_epoch, testing};
 ///
 /// let history = [testing::record(1, [0.9, 0.5, 0.8, 0.6])];
 /// let run = |figure: &str| points_by_epoch(&history, figure);

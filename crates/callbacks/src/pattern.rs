@@ -4,9 +4,9 @@
 use crate::checkpoints::MODEL_FILE;
 use crate::format::Format;
 use crate::{EpochRecord, Error, Result};
-use metrics::Values;
-use options::{Message, hint, message};
 use std::path::PathBuf;
+use towers_metrics::Values;
+use towers_options::{Message, hint, message};
 
 const OPTION: &str = "model_checkpoint.path";
 
@@ -137,7 +137,8 @@ fn push(pieces: &mut Vec<Piece>, more: &str) {
 fn figure(field: &str, batches: bool) -> core::result::Result<Piece, Message> {
     let (key, format) = field.split_once(':').unwrap_or((field, ""));
     let known: &[&'static str] = if batches { &AFTER_BATCHES } else { &AFTER_EPOCHS };
-    let is_measured = |key: &str| key.strip_prefix("val_").is_some_and(|name| metrics::named(name).is_some());
+    let is_measured =
+        |key: &str| key.strip_prefix("val_").is_some_and(|name| towers_metrics::named(name).is_some());
     if !known.contains(&key) && (batches || !is_measured(key)) {
         let near = hint(key, known.iter().copied());
         let known = known.join(", ");

@@ -43,7 +43,7 @@ const COLUMNS_FOR_BAR: u16 = 100;
 /// No error of the output (a closed pipe, a full disk) ends a run.
 ///
 /// ```
-/// use callbacks::{Observer, Progress};
+/// use towers_callbacks::{Observer, Progress};
 ///
 /// let for_people: Box<dyn Observer> = Box::new(Progress::new(true));
 /// let into_memory = Progress::plain(Vec::new(), std::io::sink());

@@ -2,8 +2,8 @@
 
 use crate::monitor::{METRIC, MODE};
 use crate::{EpochRecord, Monitor, Result};
-use checkpoint::Mode;
-use options::{Kind, Refused, options};
+use towers_checkpoint::Mode;
+use towers_options::{Kind, Refused, options};
 
 options! {
     /// The options for reducing the learning rate, with the names and defaults of Keras' `ReduceLROnPlateau`.
@@ -31,14 +31,14 @@ impl ReduceLrOnPlateau {
     /// Reads `METRIC[:OPTION=VALUE,...]`, with Keras' names for the options.
     ///
     /// ```
-    /// let plateau = callbacks::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=3,min_lr=1e-5").unwrap();
+    /// let plateau = towers_callbacks::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=3,min_lr=1e-5").unwrap();
     /// assert_eq!((plateau.factor, plateau.patience, plateau.min_lr), (0.5, 3, 1e-5));
     /// ```
     ///
     /// # Errors
     /// The value and the accepted values.
     pub fn parse(text: &str) -> Result<Self, Refused> {
-        options::parse_table(Self::OPTIONS, "monitor", text)
+        towers_options::parse_table(Self::OPTIONS, "monitor", text)
     }
 }
 
@@ -52,7 +52,7 @@ impl ReduceLrOnPlateau {
 /// the schedule's rate is used.
 ///
 /// ```
-/// use callbacks::{Plateau, ReduceLrOnPlateau};
+/// use towers_callbacks::{Plateau, ReduceLrOnPlateau};
 ///
 /// let mut plateau = Plateau::new(ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=2,min_lr=0.03").unwrap());
 /// let losses = [1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9];

@@ -14,7 +14,7 @@ const FORWARD: f64 = 1.0 / 3.0;
 /// an early stop.
 ///
 /// ```
-/// use callbacks::{RunTime, testing};
+/// use towers_callbacks::{RunTime, testing};
 ///
 /// let state = testing::state(vec![testing::record(1, [0.5; 4]), testing::record(2, [0.5; 4])]);
 /// let time = RunTime::new(&testing::run(12, &state));

@@ -1,5 +1,5 @@
-use metrics::{ALWAYS, Values};
 use serde::{Deserialize, Serialize};
+use towers_metrics::{ALWAYS, Values};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

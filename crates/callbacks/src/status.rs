@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// killed.
 ///
 /// ```
-/// use callbacks::Status;
+/// use towers_callbacks::Status;
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let run = folder.path();
@@ -68,7 +68,7 @@ impl Status {
     /// [`Error::File`] if it can't be read.
     pub fn read(run: &Path) -> Result<Option<Self>> {
         let path = run.join(Self::FILE);
-        match files::read_text(&path) {
+        match towers_files::read_text(&path) {
             Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
             text => {
                 let status = serde_json::from_str(&text?).map_err(std::io::Error::from);
@@ -85,7 +85,7 @@ impl Status {
 /// Replaces a file by a value as indented JSON.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::io("write", path)(error.into()))?;
-    Ok(files::write(path, (text + "\n").as_bytes())?)
+    Ok(towers_files::write(path, (text + "\n").as_bytes())?)
 }
 
 /// The time now, in UTC.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// are not finite are `null`. A resumed run removes the lines of the steps that it repeats, and appends.
 ///
 /// ```
-/// use callbacks::{Observer, StepHistory};
+/// use towers_callbacks::{Observer, StepHistory};
 ///
 /// let observer: Box<dyn Observer> = Box::new(StepHistory::new("runs/a"));
 /// ```
@@ -35,13 +35,13 @@ fn up_to(text: &str, step: u64) -> String {
 
 impl Observer for StepHistory {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        let text = match files::read_text(&self.path) {
+        let text = match towers_files::read_text(&self.path) {
             _ if run.state.step == 0 => String::new(),
             Err(error) if error.source.kind() == ErrorKind::NotFound => String::new(),
             // A file that can't be read is not replaced.
             text => up_to(&text?, run.state.step),
         };
-        files::write(&self.path, text.as_bytes())?;
+        towers_files::write(&self.path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&self.path);
         self.file = Some(file.map_err(Error::io("write", &self.path))?);
         Ok(())

@@ -19,7 +19,7 @@ const DIRECTION: [RangeInclusive<char>; 4] =
 /// and marks of direction.
 ///
 /// ```
-/// assert!(callbacks::is_control('\u{1b}') && callbacks::is_control('\u{202e}') && !callbacks::is_control('a'));
+/// assert!(towers_callbacks::is_control('\u{1b}') && towers_callbacks::is_control('\u{202e}') && !towers_callbacks::is_control('a'));
 /// ```
 pub fn is_control(c: char) -> bool {
     c.is_control() || DIRECTION.iter().any(|some| some.contains(&c))
@@ -28,7 +28,7 @@ pub fn is_control(c: char) -> bool {
 /// Escapes control characters as JSON does: `\u001b`. Line feeds and tabs stay. JSON keeps its meaning.
 ///
 /// ```
-/// assert_eq!(callbacks::printable("cat\u{1b}[2J\n"), "cat\\u001b[2J\n");
+/// assert_eq!(towers_callbacks::printable("cat\u{1b}[2J\n"), "cat\\u001b[2J\n");
 /// ```
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -48,7 +48,7 @@ pub fn printable(text: &str) -> String {
 ///
 /// ```
 /// let long = "x".repeat(1000);
-/// let told = callbacks::shortened(&format!("--recipe is `{long}`, but must be one of a, b"));
+/// let told = towers_callbacks::shortened(&format!("--recipe is `{long}`, but must be one of a, b"));
 /// assert!(told.starts_with("--recipe is `xxx") && told.ends_with("xxx`, but must be one of a, b") && told.len() < 130);
 /// ```
 pub fn shortened(text: &str) -> String {

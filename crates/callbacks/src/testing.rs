@@ -1,8 +1,8 @@
 //! Fixtures for the tests of callbacks.
 
 use crate::{EpochRecord, Result, RunInfo, Snapshot, StepInfo, StepRecord, TrainState};
-use checkpoint::Tensors;
-use metrics::{ALWAYS, Values};
+use towers_checkpoint::Tensors;
+use towers_metrics::{ALWAYS, Values};
 
 /// An epoch with these metrics: loss, accuracy, validation loss, validation accuracy.
 pub fn record(epoch: u64, metrics: [f64; 4]) -> EpochRecord {

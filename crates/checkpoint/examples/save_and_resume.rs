@@ -1,6 +1,6 @@
 //! Saves a checkpoint, and finds the newest valid one.
 
-use checkpoint::{Store, Tensors, epoch_name};
+use towers_checkpoint::{Store, Tensors, epoch_name};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("towers-outside-{}", std::process::id()));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The operating system refused to do something with a file or folder.
     #[error("{}{}", .0, hint(.0))]
-    File(#[from] files::Error),
+    File(#[from] towers_files::Error),
     /// A name that can't be the name of a checkpoint, since names become folders.
     #[error("{name:?} can't name a checkpoint: {why}; use letters, digits, '-', '_' and '.'")]
     Name {
@@ -87,7 +87,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        move |source| files::Error::io(action, path)(source).into()
+        move |source| towers_files::Error::io(action, path)(source).into()
     }
 
     pub(crate) fn damaged(path: &Path, why: impl Into<String>) -> Error {
@@ -100,7 +100,7 @@ impl Error {
 }
 
 /// Another way to free space on a full disk.
-fn hint(error: &files::Error) -> &'static str {
+fn hint(error: &towers_files::Error) -> &'static str {
     match error.source.kind() {
         _ if ["read", "open"].contains(&error.action) => "",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ", or keep fewer checkpoints",

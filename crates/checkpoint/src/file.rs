@@ -14,13 +14,13 @@ use std::path::Path;
 /// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
 /// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `towers.sha256`, which
 /// [`load_tensors`] verifies and takes out again. What a process killed in the middle leaves, the next save removes: see
-/// [`files::replace`].
+/// [`towers_files::replace`].
 ///
 /// # Errors
 /// When a name or a shape is unsound or a name occurs twice, or when the file can't be written.
 ///
 /// ```
-/// use checkpoint::{TensorRef, load_tensors, save_tensors};
+/// use towers_checkpoint::{TensorRef, load_tensors, save_tensors};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("model.safetensors");
@@ -46,11 +46,11 @@ pub fn save_tensors<'a>(
     let mut metadata = metadata.clone();
     metadata.insert(DIGEST.to_owned(), digest(tensors.iter().copied()));
     let header = format::header(path, &tensors, &metadata)?;
-    files::replace(path, |file| {
+    towers_files::replace(path, |file| {
         file.write_all(&header)?;
         format::write_data(file, &tensors)
     })?;
-    Ok(files::sync_parent(path)?)
+    Ok(towers_files::sync_parent(path)?)
 }
 
 /// Reads a safetensors file, from any program: tensors of f32, and of f16, bf16 and i64, whose values become f32. A file of
@@ -61,7 +61,7 @@ pub fn save_tensors<'a>(
 /// hold a whole number exactly; when the tensors are not those that were written.
 pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
-    let (mut file, len) = files::open_regular(path)?;
+    let (mut file, len) = towers_files::open_regular(path)?;
     let mut tensors = format::read(path, &mut file, len, |_| true)?;
     match take_digest(tensors.metadata_mut()) {
         Some(written) if written != digest(tensors.iter()) => {
@@ -81,7 +81,7 @@ pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
 /// As [`load_tensors`], but for the digest.
 pub fn load_tensors_named(path: impl AsRef<Path>, keep: impl Fn(&str) -> bool) -> Result<Tensors> {
     let path = path.as_ref();
-    let (mut file, len) = files::open_regular(path)?;
+    let (mut file, len) = towers_files::open_regular(path)?;
     format::read(path, &mut file, len, keep)
 }
 
@@ -91,7 +91,7 @@ pub fn load_tensors_named(path: impl AsRef<Path>, keep: impl Fn(&str) -> bool) -
 /// When `path` is not a regular file, or begins with no header of a safetensors file.
 ///
 /// ```
-/// use checkpoint::{Tensors, load_tensors_named, read_header, save_tensors};
+/// use towers_checkpoint::{Tensors, load_tensors_named, read_header, save_tensors};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("model.safetensors");
@@ -111,7 +111,7 @@ pub fn load_tensors_named(path: impl AsRef<Path>, keep: impl Fn(&str) -> bool) -
 /// ```
 pub fn read_header(path: impl AsRef<Path>) -> Result<Header> {
     let path = path.as_ref();
-    let (mut file, len) = files::open_regular(path)?;
+    let (mut file, len) = towers_files::open_regular(path)?;
     Ok(format::read_header(path, &mut file, len)?.0)
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn open_own(path: &Path) -> Result<(File, u64)> {
         let link = io::Error::new(ErrorKind::InvalidInput, "it is not a regular file");
         return Err(Error::io("read", path)(link));
     }
-    Ok(files::open_regular(path)?)
+    Ok(towers_files::open_regular(path)?)
 }
 
 /// What the keys of towers' own metadata begin with.

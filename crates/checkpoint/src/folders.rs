@@ -73,7 +73,7 @@ pub(crate) fn put(root: &Path, new: &Path, name: &str) -> Result<()> {
     let target = root.join(name);
     if fs::symlink_metadata(&target).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         rename(new, &target)?;
-        return Ok(files::sync_parent(&target)?);
+        return Ok(towers_files::sync_parent(&target)?);
     }
     let old = root.join(Hidden::Aside.folder(name));
     rename(&target, &old)?;
@@ -81,7 +81,7 @@ pub(crate) fn put(root: &Path, new: &Path, name: &str) -> Result<()> {
         rename(&old, &target)?;
         return Err(error);
     }
-    files::sync_parent(&target)?;
+    towers_files::sync_parent(&target)?;
     // The new one is safe. The next sweep deletes files that can't be deleted now.
     let _ = delete(&old);
     Ok(())

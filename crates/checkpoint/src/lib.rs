@@ -15,7 +15,7 @@
 //! damaged checkpoints and says why.
 //!
 //! ```
-//! use checkpoint::{Policy, Store, Tensors, epoch_name};
+//! use towers_checkpoint::{Policy, Store, Tensors, epoch_name};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize)]

@@ -56,7 +56,7 @@ impl Lock {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    files::check_regular(path)?;
+    towers_files::check_regular(path)?;
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 

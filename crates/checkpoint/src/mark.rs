@@ -40,7 +40,7 @@ impl Mark {
         let json = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::State { path: path.clone(), why: error.to_string() })?;
         fingerprint::create(&path, |out| out.write_all(&json))?;
-        Ok(files::sync_parent(&path)?)
+        Ok(towers_files::sync_parent(&path)?)
     }
 
     /// Reads the mark of `folder`, without a look at the files that it speaks of.

@@ -69,7 +69,7 @@ impl Hidden {
 
     /// A new hidden name: `.tmp-PID-N-NAME` or `.old-PID-N-NAME`.
     pub(crate) fn folder(self, name: &str) -> String {
-        format!("{}{}-{name}", self.prefix(), files::unique_name())
+        format!("{}{}-{name}", self.prefix(), towers_files::unique_name())
     }
 
     /// The kind of a folder by its name, and the checkpoint it belongs to; `None` if it is not one of ours.

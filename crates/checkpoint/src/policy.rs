@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 /// When to save a checkpoint, and which to keep: decisions only, without a file.
 ///
 /// ```
-/// use checkpoint::{Best, BestSoFar, Mode, Policy};
+/// use towers_checkpoint::{Best, BestSoFar, Mode, Policy};
 ///
 /// let best = Best { metric: "val_acc".into(), mode: Mode::Auto };
 /// let policy = Policy { every_epochs: 2, keep_last: Some(2), best: Some(best) };
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 /// for (epoch, val_acc) in [(1, 0.50), (2, 0.40), (3, 0.50), (4, f64::NAN), (5, 0.60)] {
 ///     let decision = policy.decide(epoch, Some(val_acc), so_far.as_ref());
 ///     if decision.best {
-///         so_far = Some(BestSoFar { name: checkpoint::epoch_name(epoch), value: val_acc });
+///         so_far = Some(BestSoFar { name: towers_checkpoint::epoch_name(epoch), value: val_acc });
 ///     }
 ///     if decision.save() {
-///         saved.push(checkpoint::epoch_name(epoch));
+///         saved.push(towers_checkpoint::epoch_name(epoch));
 ///     }
 /// }
 /// assert_eq!(saved, ["epoch-0001", "epoch-0002", "epoch-0004", "epoch-0005"]);

@@ -226,7 +226,7 @@ impl Store {
 
     fn create_root(&self) -> Result<()> {
         if !self.root.is_dir() {
-            files::create_folders(&self.root)?;
+            towers_files::create_folders(&self.root)?;
         }
         Ok(())
     }

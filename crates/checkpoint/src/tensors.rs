@@ -73,11 +73,11 @@ impl Tensor {
     /// Its name, extents and values, which are not copied.
     ///
     /// ```
-    /// let mut tensors = checkpoint::Tensors::new();
+    /// let mut tensors = towers_checkpoint::Tensors::new();
     /// tensors.insert("dense/bias", [3], vec![1.0, 2.0, 3.0])?;
     /// let own: Vec<(String, Vec<usize>, Vec<f32>)> = tensors.into_iter().map(|tensor| tensor.into_parts()).collect();
     /// assert_eq!(own, [("dense/bias".to_owned(), vec![3], vec![1.0, 2.0, 3.0])]);
-    /// # Ok::<(), checkpoint::Error>(())
+    /// # Ok::<(), towers_checkpoint::Error>(())
     /// ```
     pub fn into_parts(self) -> (String, Vec<usize>, Vec<f32>) {
         (self.name, self.shape, self.data)
@@ -110,7 +110,7 @@ impl PartialEq for Tensor {
 /// safetensors file.
 ///
 /// ```
-/// use checkpoint::Tensors;
+/// use towers_checkpoint::Tensors;
 ///
 /// let mut tensors = Tensors::new();
 /// tensors.insert("dense/kernel", [2, 3], vec![1.0; 6])?;
@@ -118,7 +118,7 @@ impl PartialEq for Tensor {
 /// assert_eq!(tensors.get("dense/bias").map(|bias| bias.shape()), Some(&[3][..]));
 /// assert!(tensors.insert("dense/bias", [3], vec![0.0; 3]).is_err(), "names are unique");
 /// assert!(tensors.insert("wrong", [2, 2], vec![0.0; 3]).is_err(), "2 * 2 is not 3");
-/// # Ok::<(), checkpoint::Error>(())
+/// # Ok::<(), towers_checkpoint::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tensors {
@@ -157,7 +157,7 @@ impl Tensors {
     /// Adds all of another's tensors behind these, and its metadata.
     ///
     /// ```
-    /// use checkpoint::Tensors;
+    /// use towers_checkpoint::Tensors;
     ///
     /// let (mut all, mut more) = (Tensors::new(), Tensors::new());
     /// more.insert("velocity", [2], vec![0.0; 2])?;
@@ -165,7 +165,7 @@ impl Tensors {
     /// all.append(more.clone())?;
     /// assert_eq!(all, more);
     /// assert!(all.append(more).is_err(), "names are unique");
-    /// # Ok::<(), checkpoint::Error>(())
+    /// # Ok::<(), towers_checkpoint::Error>(())
     /// ```
     ///
     /// # Errors

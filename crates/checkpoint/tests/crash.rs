@@ -4,7 +4,6 @@
 
 #![cfg(unix)]
 
-use checkpoint::{Error, Search, Store, Tensors};
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
+use towers_checkpoint::{Error, Search, Store, Tensors};
 
 const ROLE: &str = "CHECKPOINT_TEST_ROLE";
 const FOLDER: &str = "CHECKPOINT_TEST_FOLDER";

@@ -1,9 +1,9 @@
 //! Whatever happens to the newest checkpoint on the disk, the one before it is found, and the reason named.
 
-use checkpoint::{Error, Search, Store, Tensors};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use towers_checkpoint::{Error, Search, Store, Tensors};
 
 const FILES: [&str; 3] = ["tensors.safetensors", "state.json", "complete.json"];
 
@@ -197,15 +197,15 @@ fn a_flipped_bit_in_a_single_file_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     let about = [("format".to_owned(), "pt".to_owned())].into();
-    checkpoint::save_tensors(&path, &filled(3.0), &about).unwrap();
-    let loaded = checkpoint::load_tensors(&path).unwrap();
+    towers_checkpoint::save_tensors(&path, &filled(3.0), &about).unwrap();
+    let loaded = towers_checkpoint::load_tensors(&path).unwrap();
     assert_eq!(loaded.get("kernel").unwrap().data(), [3.0; 25]);
     assert_eq!(*loaded.metadata(), about, "the digest is nobody else's business");
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let error = checkpoint::load_tensors(&path).unwrap_err();
+    let error = towers_checkpoint::load_tensors(&path).unwrap_err();
     assert!(matches!(&error, Error::Format { .. }) && error.to_string().contains("damaged"), "{error}");
 }
 
@@ -225,15 +225,15 @@ fn digests_of_others_are_left_alone() {
         fs::write(&path, safetensors::serialize([("kernel", view)], about).unwrap()).unwrap();
     };
     write(&about);
-    let loaded = checkpoint::load_tensors(&path).unwrap();
+    let loaded = towers_checkpoint::load_tensors(&path).unwrap();
     assert_eq!(*loaded.metadata(), about);
-    checkpoint::save_tensors(&path, &loaded, loaded.metadata()).unwrap();
-    assert_eq!(*checkpoint::load_tensors(&path).unwrap().metadata(), about);
+    towers_checkpoint::save_tensors(&path, &loaded, loaded.metadata()).unwrap();
+    assert_eq!(*towers_checkpoint::load_tensors(&path).unwrap().metadata(), about);
     // The digest that an earlier version wrote into a model of towers.
     let digest = "21dcddf91bd4012458f82fc7aab07bbc718d093324b8f010b35294a7b90b416c";
     write(&metadata(&[("towers.model", "quick"), ("sha256", digest)]));
-    let loaded = checkpoint::load_tensors(&path).unwrap();
+    let loaded = towers_checkpoint::load_tensors(&path).unwrap();
     assert_eq!(*loaded.metadata(), metadata(&[("towers.model", "quick")]));
     write(&metadata(&[("towers.model", "quick"), ("sha256", "of other tensors")]));
-    assert!(checkpoint::load_tensors(&path).unwrap_err().to_string().contains("damaged"));
+    assert!(towers_checkpoint::load_tensors(&path).unwrap_err().to_string().contains("damaged"));
 }

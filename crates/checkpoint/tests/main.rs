@@ -7,7 +7,7 @@ mod damage;
 mod roundtrip;
 mod store;
 
-use checkpoint::Tensors;
+use towers_checkpoint::Tensors;
 
 /// A tensor of this shape, all of one value.
 fn filled(shape: impl Into<Vec<usize>>, value: f32) -> Tensors {

@@ -1,10 +1,10 @@
 //! What goes in comes out, bit for bit, and other readers of the format agree.
 
-use checkpoint::{Error, Store, TensorRef, Tensors, load_tensors, save_tensors};
 use proptest::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 use std::fs;
+use towers_checkpoint::{Error, Store, TensorRef, Tensors, load_tensors, save_tensors};
 
 /// Any bits as f32: NaN payloads, infinities, subnormal numbers, -0.0.
 fn tensors() -> impl Strategy<Value = Tensors> {

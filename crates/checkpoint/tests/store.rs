@@ -1,10 +1,10 @@
 //! Saving, listing, replacing, pruning, refusing.
 
-use checkpoint::{Error, Policy, Store, TensorRef, Tensors, epoch_name};
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use towers_checkpoint::{Error, Policy, Store, TensorRef, Tensors, epoch_name};
 
 fn filled(value: f32) -> Tensors {
     crate::filled([3, 2], value)

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use cifar::{Cifar, Kind, Progress};
+use towers_cifar::{Cifar, Kind, Progress};
 
 fn main() {
     if let Err(error) = run() {
@@ -13,7 +13,7 @@ fn main() {
     }
 }
 
-fn run() -> cifar::Result<()> {
+fn run() -> towers_cifar::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let dir = arguments.next().unwrap_or_else(|| "data".into());
     let urls: Vec<String> = arguments.collect();

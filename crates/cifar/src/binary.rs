@@ -4,7 +4,7 @@
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use files::open_regular;
+use towers_files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;

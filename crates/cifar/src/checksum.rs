@@ -6,7 +6,7 @@ use std::path::Path;
 
 use md5::{Digest, Md5};
 
-use files::open_regular;
+use towers_files::open_regular;
 
 use crate::error::{Error, Result};
 

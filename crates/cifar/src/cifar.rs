@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "download")]
 use std::time::Duration;
 
-use dataset::Dataset;
+use towers_dataset::Dataset;
 
 #[cfg(feature = "download")]
 use crate::download::{Network, Source};
@@ -23,11 +23,11 @@ use crate::progress::{Listener, Progress};
 /// one (with the feature `download`). Whatever it finds is checked completely before it is used.
 ///
 /// ```no_run
-/// use cifar::{Cifar, Kind};
+/// use towers_cifar::{Cifar, Kind};
 ///
 /// let data = Cifar::new(Kind::Cifar10).data_dir("data").progress(|p| eprintln!("{p}")).load()?;
 /// assert_eq!(data.train.images.dim(), (50_000, 32, 32, 3));
-/// # Ok::<(), cifar::Error>(())
+/// # Ok::<(), towers_cifar::Error>(())
 /// ```
 pub struct Cifar<'a> {
     kind: Kind,

@@ -14,7 +14,7 @@ use reqwest::blocking::{Client, Response};
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, redirect};
 
-use dataset::caught;
+use towers_dataset::caught;
 
 use crate::Kind;
 use crate::error::{Error, Result};

@@ -22,7 +22,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The operating system refused to read or write a file or folder.
     #[error(transparent)]
-    File(#[from] files::Error),
+    File(#[from] towers_files::Error),
 
     /// A batch file is truncated, too long, or no file at all.
     #[error("{} has {found} bytes, expected {expected}; it is truncated or not a CIFAR file", path.display())]
@@ -188,7 +188,7 @@ pub enum Error {
 
     /// Images or labels that are no data set, or can't be resized.
     #[error(transparent)]
-    Data(#[from] dataset::Error),
+    Data(#[from] towers_dataset::Error),
 }
 
 /// `: address: reason` of each source, if there are any; those of one reason together, as when there is no
@@ -210,7 +210,7 @@ fn by_reason(failures: &[String]) -> String {
 impl Error {
     /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        move |source| files::Error::io(action, path)(source).into()
+        move |source| towers_files::Error::io(action, path)(source).into()
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use dataset::Dataset;
+use towers_dataset::Dataset;
 
 use crate::checksum::md5_of;
 #[cfg(feature = "download")]

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use dataset::Dataset;
+use towers_dataset::Dataset;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
@@ -18,9 +18,9 @@ use crate::layout::Layout;
 /// # Errors [`Error::NotFound`] if there is no such file, otherwise the error of the first that fails.
 ///
 /// ```no_run
-/// let data = cifar::read_dir(cifar::Kind::Cifar10, "data/cifar-10-batches-py")?;
+/// let data = towers_cifar::read_dir(towers_cifar::Kind::Cifar10, "data/cifar-10-batches-py")?;
 /// assert_eq!(data.train.len(), 50_000);
-/// # Ok::<(), cifar::Error>(())
+/// # Ok::<(), towers_cifar::Error>(())
 /// ```
 pub fn read_dir(kind: Kind, dir: impl AsRef<Path>) -> Result<Dataset> {
     let dir = dir.as_ref();

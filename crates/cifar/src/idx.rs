@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
-use dataset::{Dataset, Split};
-use files::open_regular;
+use towers_dataset::{Dataset, Split};
+use towers_files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
@@ -44,7 +44,7 @@ pub(crate) fn path_in(dir: &Path, name: &str) -> PathBuf {
 /// Whether a folder has one of the four files.
 ///
 /// ```
-/// assert!(!cifar::idx::is_in("no/such/folder"));
+/// assert!(!towers_cifar::idx::is_in("no/such/folder"));
 /// ```
 pub fn is_in(dir: impl AsRef<Path>) -> bool {
     FILES.iter().any(|name| path_in(dir.as_ref(), name).is_file())
@@ -59,9 +59,9 @@ pub fn is_in(dir: impl AsRef<Path>) -> bool {
 /// [`Error::Array`] for a file that is something else, or does not fit the others; [`Error::File`].
 ///
 /// ```no_run
-/// let characters = cifar::idx::read_dir("data/KMNIST/raw")?;
+/// let characters = towers_cifar::idx::read_dir("data/KMNIST/raw")?;
 /// assert_eq!(characters.train.shape(), [28, 28, 1]);
-/// # Ok::<(), cifar::Error>(())
+/// # Ok::<(), towers_cifar::Error>(())
 /// ```
 pub fn read_dir(dir: impl AsRef<Path>) -> Result<Dataset> {
     let dir = dir.as_ref();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dataset::{Dataset, Split};
+use towers_dataset::{Dataset, Split};
 
 use crate::error::{Error, Result};
 use crate::kinds::{Kind, class_names, coarse_class_names};

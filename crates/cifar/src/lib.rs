@@ -9,15 +9,15 @@
 //! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, or `[n, 28, 28, 1]` of MNIST, labels, class names.
 //!
 //! ```
-//! use cifar::{Cifar, Dataset, Kind};
-//! use cifar::ndarray::Axis;
+//! use towers_cifar::{Cifar, Dataset, Kind};
+//! use towers_cifar::ndarray::Axis;
 //!
 //! fn data() -> Dataset {
 //!     let cifar = Cifar::new(Kind::Cifar10).offline(true).progress(|step| eprintln!("{step}"));
 //! #   let cifar = cifar.data_dir("no/such/folder").also_look_in(["neither/this"]);
 //!     cifar.load().unwrap_or_else(|error| {
 //!         eprintln!("{error}; going on with synthetic images");
-//!         cifar::synthetic(1, 1000, 200)
+//!         towers_cifar::synthetic(1, 1000, 200)
 //!     })
 //! }
 //!
@@ -63,11 +63,6 @@ mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
-/// The crate of the data set's types.
-pub use dataset;
-/// The crate of the arrays in which images and labels are.
-pub use dataset::ndarray;
-pub use dataset::{Dataset, Split, catches_panics};
 #[cfg(feature = "download")]
 pub use download::Source;
 pub use error::{Error, Result};
@@ -76,6 +71,11 @@ pub use kinds::{Kind, class_names, coarse_class_names};
 pub use progress::Progress;
 pub use sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
+/// The crate of the data set's types.
+pub use towers_dataset as dataset;
+/// The crate of the arrays in which images and labels are.
+pub use towers_dataset::ndarray;
+pub use towers_dataset::{Dataset, Split, catches_panics};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -10,8 +10,8 @@ use std::path::Path;
 use flate2::CrcReader;
 use flate2::read::DeflateDecoder;
 
-use dataset::{Dataset, Split};
-use files::open_regular;
+use towers_dataset::{Dataset, Split};
+use towers_files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::idx::{MOST_ASIDE, labels_of};
@@ -40,9 +40,9 @@ const IMAGES: &str =
 /// [`Error::File`].
 ///
 /// ```no_run
-/// let scans = cifar::npz::read_file("scans.npz", 1 << 30)?;
+/// let scans = towers_cifar::npz::read_file("scans.npz", 1 << 30)?;
 /// println!("{:?}", scans.train.shape());
-/// # Ok::<(), cifar::Error>(())
+/// # Ok::<(), towers_cifar::Error>(())
 /// ```
 pub fn read_file(path: impl AsRef<Path>, most: u64) -> Result<Dataset> {
     let path = path.as_ref();

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
-use files::open_regular;
+use towers_files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::pickle::{self, Fault, Id, Node, Tree};

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use dataset::Split;
+use towers_dataset::Split;
 
 use crate::error::{Error, Result};
 use crate::kinds::{Kind, coarse_class_names};

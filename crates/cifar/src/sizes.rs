@@ -1,6 +1,6 @@
 //! The sizes of images.
 
-pub use dataset::CHANNELS;
+pub use towers_dataset::CHANNELS;
 
 /// Height and width of CIFAR's and of synthetic images, in pixels.
 pub const SIDE: usize = 32;

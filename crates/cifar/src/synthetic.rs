@@ -8,9 +8,9 @@
 //! Only `+ - * /`, square roots and comparisons touch the pixels; IEEE 754 defines them to the last bit, so
 //! the images are the same on every machine.
 
-use philox::{Philox, domain};
+use towers_philox::{Philox, domain};
 
-use dataset::{Dataset, Split};
+use towers_dataset::{Dataset, Split};
 
 use crate::sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 
@@ -38,7 +38,7 @@ const CLASSES: [&str; 10] = [
 /// alone: a smaller set is the beginning of a larger one.
 ///
 /// ```
-/// let data = cifar::synthetic(7, cifar::SYNTHETIC_TRAIN / 100, 20);
+/// let data = towers_cifar::synthetic(7, towers_cifar::SYNTHETIC_TRAIN / 100, 20);
 /// assert_eq!(data.train.images.dim(), (100, 32, 32, 3));
 /// assert_eq!(data.classes[usize::from(data.test.labels[4])], "triangle");
 /// ```

@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 use flate2::read::GzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-use files::open_regular;
+use towers_files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;

@@ -1,9 +1,9 @@
-//! The options of [`ImageDataGenerator`](augment::ImageDataGenerator), whose fields are their keys.
+//! The options of [`ImageDataGenerator`](towers_augment::ImageDataGenerator), whose fields are their keys.
 
 use crate::forms::of_augment;
-use augment::{FillMode, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
-use options::{Kind, Refused, Table, options};
 use serde_json::{Value, json};
+use towers_augment::{FillMode, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
+use towers_options::{Kind, Refused, Table, options};
 
 pub(crate) const TABLE: Table = Table { key: "augmentation", options: OPTIONS, begins: None };
 
@@ -94,7 +94,7 @@ options! {
 fn fill_mode(text: &str) -> Result<Value, Refused> {
     of_augment::<FillMode>(text).map_err(|refused| match refused {
         Refused::MustBe(accepted) => {
-            let near = options::hint(text, ["constant", "nearest", "reflect", "wrap", "mirror"]);
+            let near = towers_options::hint(text, ["constant", "nearest", "reflect", "wrap", "mirror"]);
             Refused::MustBe(accepted.and(near))
         }
         because => because,

@@ -5,11 +5,11 @@ use crate::{
     ColorMode, Config, DeviceKind, DeviceWeights, Devices, Error, ImageSize, Preprocessing, Result, Training,
     cuts, placement, training,
 };
-use models::Model;
-use optim::{Clip, ParamGroup, Per};
-use options::{Message, message};
-use program::Precision;
-use trained::standardization;
+use towers_models::Model;
+use towers_optim::{Clip, ParamGroup, Per};
+use towers_options::{Message, message};
+use towers_program::Precision;
+use towers_trained::standardization;
 
 /// The network of a configuration that was [checked](Config::checked) as a whole.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Config {
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
         match self.checked(self.training.data.image(), self.some_classes()) {
-            Err(Error::Network(layers::Error::Images { network, given, smallest })) => refuse(
+            Err(Error::Network(towers_layers::Error::Images { network, given, smallest })) => refuse(
                 "data.image_size",
                 given,
                 format!("at least {smallest} (height x width) with the network {network}"),
@@ -76,15 +76,18 @@ impl Config {
     /// Checks that the network is a built-in one, or one with layers and any name.
     pub(crate) fn check_name(&self) -> Result<()> {
         let Training { model, layer, .. } = &self.training;
-        match models::NAMES.contains(&model.as_str()) {
+        match towers_models::NAMES.contains(&model.as_str()) {
             true => Ok(()),
-            false if layer.is_empty() => {
-                Err(trained::Error::unknown_network("model", &callbacks::shortened(model), OR_FILE).into())
-            }
+            false if layer.is_empty() => Err(towers_trained::Error::unknown_network(
+                "model",
+                &towers_callbacks::shortened(model),
+                OR_FILE,
+            )
+            .into()),
             false if is_plain(model) => Ok(()),
             false => refuse(
                 "model",
-                format!("`{}`", callbacks::shortened(model)),
+                format!("`{}`", towers_callbacks::shortened(model)),
                 "a name of at most 100 characters",
             ),
         }
@@ -204,14 +207,17 @@ impl Config {
     fn check_values(&self) -> Result<()> {
         let Config { training, placement, .. } = self;
         let [root, _, data, arithmetic, plateau] = &training::TABLES;
-        options::check(training, root)?;
-        options::check(&training.data, data)?;
-        options::check(&training.arithmetic, arithmetic)?;
-        training.reduce_lr_on_plateau.as_ref().map_or(Ok(()), |options| options::check(options, plateau))?;
+        towers_options::check(training, root)?;
+        towers_options::check(&training.data, data)?;
+        towers_options::check(&training.arithmetic, arithmetic)?;
+        training
+            .reduce_lr_on_plateau
+            .as_ref()
+            .map_or(Ok(()), |options| towers_options::check(options, plateau))?;
         let [root, files, devices] = &placement::TABLES;
-        options::check(placement, root)?;
-        options::check(&placement.files, files)?;
-        Ok(options::check(&placement.devices, devices)?)
+        towers_options::check(placement, root)?;
+        towers_options::check(&placement.files, files)?;
+        Ok(towers_options::check(&placement.devices, devices)?)
     }
 
     fn check_stages(&self) -> Result<()> {
@@ -298,7 +304,7 @@ mod tests {
         assert!(config.warnings().is_empty());
         let options = config.training.augmentation.clone();
         config.training.augmentation =
-            options.compose(augment::Compose::new()).preprocessing_function(|_| ());
+            options.compose(towers_augment::Compose::new()).preprocessing_function(|_| ());
         let says = [
             "`augmentation.compose` can't be saved with the run: a resume needs it again",
             "`augmentation.preprocessing_function` can't be saved with the run: a resume needs it again, and the saved \

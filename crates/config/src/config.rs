@@ -2,13 +2,13 @@
 
 use crate::{DeviceWeights, Placement, Training, tables};
 use crate::{Error, Result};
-use callbacks::Outputs;
-use options::Message;
-use parallel::Shards;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::path::Path;
+use towers_callbacks::Outputs;
+use towers_options::Message;
+use towers_parallel::Shards;
 
 /// All options of a run: the content of `config.json`, enough to repeat the run.
 ///
@@ -101,9 +101,9 @@ impl Config {
     /// The configuration with a change.
     ///
     /// ```
-    /// let short = config::recipe("quick")?.with(|config| config.training.epochs = 1);
+    /// let short = towers_config::recipe("quick")?.with(|config| config.training.epochs = 1);
     /// assert_eq!(short.training.epochs, 1);
-    /// # Ok::<(), config::Error>(())
+    /// # Ok::<(), towers_config::Error>(())
     /// ```
     #[must_use]
     pub fn with(&self, change: impl FnOnce(&mut Config)) -> Self {
@@ -122,7 +122,7 @@ impl Config {
     /// # Errors
     /// [`Error::Option`] with the key, its value and the accepted values.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<()> {
-        *self = options::set(self, tables(), key, value)?;
+        *self = towers_options::set(self, tables(), key, value)?;
         self.spell_model();
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Config {
         if let ("lr_scaling", Some(rule)) = (key, texts.last()) {
             return self.set_lr_scaling(rule);
         }
-        *self = options::set_text(self, tables(), key, texts)?;
+        *self = towers_options::set_text(self, tables(), key, texts)?;
         self.spell_model();
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Config {
     /// Gives a built-in network the name that files have, where it was given that of a recipe: `keras-cnn`.
     fn spell_model(&mut self) {
         let Training { model, layer, .. } = &mut self.training;
-        if let Some(name) = models::built_in(model).filter(|_| layer.is_empty()) {
+        if let Some(name) = towers_models::built_in(model).filter(|_| layer.is_empty()) {
             *model = name.to_owned();
         }
     }
@@ -184,17 +184,17 @@ impl Config {
     /// The network, for images of `[height, width, channels]` and this number of classes.
     ///
     /// ```
-    /// let network = config::recipe("quick")?.network([32, 32, 3], 10)?;
+    /// let network = towers_config::recipe("quick")?.network([32, 32, 3], 10)?;
     /// assert_eq!(network.graph().name(), "small_cnn");
-    /// # Ok::<(), config::Error>(())
+    /// # Ok::<(), towers_config::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Option`] if there is none with this name; [`Error::Network`] if its layers don't fit the images.
-    pub fn network(&self, image: [usize; 3], classes: usize) -> Result<models::Model> {
+    pub fn network(&self, image: [usize; 3], classes: usize) -> Result<towers_models::Model> {
         self.check_name()?;
         let Training { model, layer, .. } = &self.training;
-        let built_in = models::by_name_for(model, image, classes).filter(|_| layer.is_empty());
+        let built_in = towers_models::by_name_for(model, image, classes).filter(|_| layer.is_empty());
         Ok(built_in.unwrap_or_else(|| layer.build(model, image, classes))?)
     }
 }
@@ -207,5 +207,5 @@ pub fn save_config(config: &Config, run: &Path) -> Result<()> {
     let path = run.join("config.json");
     let text =
         serde_json::to_string_pretty(config).map_err(|error| Error::io("write", &path)(error.into()))?;
-    Ok(files::write(&path, (text + "\n").as_bytes())?)
+    Ok(towers_files::write(&path, (text + "\n").as_bytes())?)
 }

@@ -1,18 +1,18 @@
 //! The cuts of a network into pipeline stages.
 
 use crate::{Error, Result};
-use layers::Cut;
-use models::Model;
-use parallel::balance;
+use towers_layers::Cut;
+use towers_models::Model;
+use towers_parallel::balance;
 
 /// Cuts a network into `stages` stages, after the layers of `split_at`. If there are none, the greatest
 /// `cost` of a stage is as small as possible.
 ///
 /// ```
-/// let model = models::small_cnn(10)?;
-/// let cuts = config::pipeline_cuts(2, &[], &model, |piece| Ok::<_, config::Error>(piece.summary().trainable as u64))?;
+/// let model = towers_models::small_cnn(10)?;
+/// let cuts = towers_config::pipeline_cuts(2, &[], &model, |piece| Ok::<_, towers_config::Error>(piece.summary().trainable as u64))?;
 /// assert_eq!(model.split(&cuts)?.len(), 2);
-/// # Ok::<(), config::Error>(())
+/// # Ok::<(), towers_config::Error>(())
 /// ```
 ///
 /// # Errors
@@ -51,7 +51,7 @@ fn chosen(stages: usize, layers: &[String], model: &Model) -> Result<Option<Vec<
             format!("{} layers for {stages} stages: the last one of each but the last", stages - 1);
         return Err(Error::option("devices.split_at", layers.join(","), accepted));
     }
-    let cuts = layers.iter().map(|layer| model.cut_behind(layer)).collect::<layers::Result<_>>();
+    let cuts = layers.iter().map(|layer| model.cut_behind(layer)).collect::<towers_layers::Result<_>>();
     Ok(Some(cuts.map_err(Error::Cut)?))
 }
 
@@ -86,7 +86,7 @@ mod tests {
     /// The cost is the number of parameters, so that the result is known.
     #[test]
     fn stages_cost_about_as_much() {
-        let model = models::minigooglenet(10).unwrap();
+        let model = towers_models::minigooglenet(10).unwrap();
         let cost = |piece: &Model| Ok::<_, Error>(piece.summary().trainable as u64);
         let whole = cost(&model).unwrap();
         for stages in 1..=4 {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn layers_may_be_named_and_mistakes_are_told() {
-        let model = models::minigooglenet(10).unwrap();
+        let model = towers_models::minigooglenet(10).unwrap();
         let cuts = chosen(3, &layers(&["concatenate_1", "dropout"]), &model).unwrap().unwrap();
         assert_eq!(cut_names(&model.split(&cuts).unwrap()), "concatenate_1,dropout");
         for (stages, split_at, says) in [

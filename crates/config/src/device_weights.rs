@@ -1,17 +1,17 @@
 use core::fmt;
 use core::str::FromStr;
-use options::Error;
-use parallel::Weights;
 use serde::{Deserialize, Serialize};
+use towers_options::Error;
+use towers_parallel::Weights;
 
 /// The rule for the share of every batch that each replica computes.
 ///
 /// ```
-/// use config::DeviceWeights;
+/// use towers_config::DeviceWeights;
 ///
 /// assert_eq!("2,1,1".parse::<DeviceWeights>()?.to_string(), "2,1,1");
 /// assert_eq!("auto".parse::<DeviceWeights>()?, DeviceWeights::Auto);
-/// # Ok::<(), config::Error>(())
+/// # Ok::<(), towers_config::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -30,7 +30,8 @@ impl FromStr for DeviceWeights {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let refuse = |_| {
-            let accepted = format!("{}{}", DeviceWeights::ACCEPTED, options::hint(text, ["auto", "even"]));
+            let accepted =
+                format!("{}{}", DeviceWeights::ACCEPTED, towers_options::hint(text, ["auto", "even"]));
             Error::value("device_weights", format!("`{text}`"), accepted)
         };
         match text {

@@ -62,11 +62,11 @@ impl Config {
     /// data, which is no change.
     ///
     /// ```
-    /// let recipe = config::recipe("quick")?;
+    /// let recipe = towers_config::recipe("quick")?;
     /// let mut config = recipe.with(|config| config.training.epochs = 9);
     /// config.note_changes(&recipe);
     /// assert_eq!(config.changed, ["epochs"]);
-    /// # Ok::<(), config::Error>(())
+    /// # Ok::<(), towers_config::Error>(())
     /// ```
     pub fn note_changes(&mut self, before: &Config) {
         for Difference { key, .. } in differences(before, self) {

@@ -1,7 +1,7 @@
 use crate::augmentation::TABLE;
-use options::{Message, message};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use towers_options::{Message, message};
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub enum Error {
     /// An option, or something about the data, with a value that makes no sense.
     #[error(transparent)]
-    Option(#[from] options::Error),
+    Option(#[from] towers_options::Error),
     /// An invalid recipe file.
     #[error("the recipe {name}: {reason}")]
     Recipe {
@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// A place where the network can't be cut into stages.
     #[error("{}", self.message())]
-    Cut(layers::Error),
+    Cut(towers_layers::Error),
     /// A file or folder that lacks something, or that can't be read or written.
     #[error("{}", self.message())]
     Run {
@@ -42,48 +42,48 @@ pub enum Error {
     },
     /// Images or labels that don't fit, or pictures that can't be decoded.
     #[error(transparent)]
-    Data(#[from] dataset::Error),
+    Data(#[from] towers_dataset::Error),
     /// The data are not available.
     #[error(transparent)]
-    Fetch(#[from] cifar::Error),
+    Fetch(#[from] towers_cifar::Error),
     /// A folder of pictures that can't be read.
     #[error(transparent)]
-    Pictures(#[from] pictures::Error),
+    Pictures(#[from] towers_pictures::Error),
     /// The augmentation's options don't fit.
     #[error("{}", self.message())]
-    Augment(#[from] augment::Error),
+    Augment(#[from] towers_augment::Error),
     /// The network can't be built or run.
     #[error(transparent)]
-    Network(#[from] layers::Error),
+    Network(#[from] towers_layers::Error),
     /// The optimizer's or schedule's options don't fit.
     #[error(transparent)]
-    Optimizer(#[from] optim::Error),
+    Optimizer(#[from] towers_optim::Error),
     /// A callback failed.
     #[error(transparent)]
-    Callback(callbacks::Error),
+    Callback(towers_callbacks::Error),
     /// A file or a checkpoint can't be written or read.
     #[error(transparent)]
-    File(#[from] checkpoint::Error),
+    File(#[from] towers_checkpoint::Error),
     /// Weights of another program that don't fit, or a network that can't be exported.
     #[error(transparent)]
-    Interchange(#[from] interchange::Error),
+    Interchange(#[from] towers_interchange::Error),
     /// Another failure of a trained network.
     #[error(transparent)]
-    Trained(trained::Error),
+    Trained(towers_trained::Error),
     /// A device failed.
     #[error(transparent)]
-    Tensor(#[from] program::Error),
+    Tensor(#[from] towers_program::Error),
 }
 
 impl Error {
     /// An [`Error::Option`] for the option with this key.
     pub fn option(key: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
-        options::Error::value(key, value, accepted).into()
+        towers_options::Error::value(key, value, accepted).into()
     }
 
     /// An [`Error::Option`] for something that is no option, such as the number of classes of the data.
     pub fn about(what: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
-        options::Error::about(what, value, accepted).into()
+        towers_options::Error::about(what, value, accepted).into()
     }
 
     /// An [`Error::Run`] about this file or folder.
@@ -93,7 +93,7 @@ impl Error {
 
     /// An [`Error::File`] about this action with this file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-        move |source| files::Error::io(action, path)(source).into()
+        move |source| towers_files::Error::io(action, path)(source).into()
     }
 
     /// The sentence, with the keys of options in it.
@@ -113,7 +113,7 @@ impl Error {
                     " if they have moved"
                 )
             }
-            Error::Augment(augment::Error::Option { option, value, accepted }) => {
+            Error::Augment(towers_augment::Error::Option { option, value, accepted }) => {
                 of_augmentation(option).and(format!(" is {value}, but it must be {accepted}"))
             }
             Error::Augment(error) => error.to_string().into(),
@@ -130,25 +130,25 @@ fn of_augmentation(option: &str) -> Message {
     }
 }
 
-impl From<files::Error> for Error {
-    fn from(error: files::Error) -> Self {
-        checkpoint::Error::from(error).into()
+impl From<towers_files::Error> for Error {
+    fn from(error: towers_files::Error) -> Self {
+        towers_checkpoint::Error::from(error).into()
     }
 }
 
-impl From<callbacks::Error> for Error {
-    fn from(error: callbacks::Error) -> Self {
+impl From<towers_callbacks::Error> for Error {
+    fn from(error: towers_callbacks::Error) -> Self {
         match error {
-            callbacks::Error::Option(error) => error.into(),
-            callbacks::Error::File(error) => error.into(),
+            towers_callbacks::Error::Option(error) => error.into(),
+            towers_callbacks::Error::File(error) => error.into(),
             other => Error::Callback(other),
         }
     }
 }
 
-impl From<trained::Error> for Error {
-    fn from(error: trained::Error) -> Self {
-        use trained::Error as Lower;
+impl From<towers_trained::Error> for Error {
+    fn from(error: towers_trained::Error) -> Self {
+        use towers_trained::Error as Lower;
         match error {
             Lower::Option(error) => error.into(),
             Lower::Run { path, reason } => Error::Run { path, reason },

@@ -6,10 +6,10 @@
 use crate::recipe::{RECIPES, built_in, names};
 use crate::{Config, Placement, table, tables};
 use crate::{Devices, Error, Result};
-use options::{Table, hint};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
+use towers_options::{Table, hint};
 
 /// The keys of a recipe that is not `like` another one. They are always written, and first.
 const NEEDED: [&str; 8] =
@@ -59,7 +59,7 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     if !ends_with("toml") {
         return recipe(name);
     }
-    let text = files::read_text(path)?;
+    let text = towers_files::read_text(path)?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let read = || {
         let refuse = |reason| Error::Recipe { name: stem.clone(), reason };
@@ -77,7 +77,7 @@ pub fn find_recipe(name: &str) -> Result<Config> {
 /// The recipe of a run from its `config.json`.
 fn of_run(path: &Path) -> Result<Config> {
     let refuse = |reason: String| Error::Recipe { name: path.display().to_string(), reason };
-    let text = files::read_text(path)?;
+    let text = towers_files::read_text(path)?;
     let mut config: Config = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
     let run = config.clone();
     let Devices { replicas, pipeline_stages, split_at, .. } = config.placement.devices;
@@ -130,11 +130,11 @@ fn text_of(path: PathBuf) -> Result<String, String> {
 /// it is `like`.
 ///
 /// ```
-/// let config = config::read_recipe("like = 'resnet18'\nepochs = 15\n[augmentation]\nvertical_flip = true", "short")?;
+/// let config = towers_config::read_recipe("like = 'resnet18'\nepochs = 15\n[augmentation]\nvertical_flip = true", "short")?;
 /// assert_eq!((config.recipe.as_str(), config.training.model.as_str(), config.training.epochs), ("short", "resnet18", 15));
-/// let error = config::read_recipe("like = 'resnet18'\nepoch = 15", "short").unwrap_err().to_string();
+/// let error = towers_config::read_recipe("like = 'resnet18'\nepoch = 15", "short").unwrap_err().to_string();
 /// assert!(error.contains("line 2: there is no key `epoch`") && error.ends_with("did you mean `epochs`?"), "{error}");
-/// # Ok::<(), config::Error>(())
+/// # Ok::<(), towers_config::Error>(())
 /// ```
 ///
 /// # Errors
@@ -333,7 +333,7 @@ pub fn write_recipe(config: &Config) -> Result<String> {
 mod tests {
     use super::*;
     use crate::{EarlyStop, ReduceLrOnPlateau};
-    use callbacks::SaveFreq;
+    use towers_callbacks::SaveFreq;
 
     #[test]
     fn every_recipe_comes_back_from_its_file() {

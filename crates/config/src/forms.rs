@@ -2,25 +2,29 @@
 
 use crate::device_weights::DeviceWeights;
 use crate::{ImageSize, Resizing};
-use callbacks::ReduceLrOnPlateau;
 use core::str::FromStr;
-use dataset::Resize;
-use options::{Message, Refused, hint, message};
 use serde::Serialize;
 use serde_json::{Value, json};
+use towers_callbacks::ReduceLrOnPlateau;
+use towers_dataset::Resize;
+use towers_options::{Message, Refused, hint, message};
 
 /// An upper limit for replicas and threads, above what any machine can use.
 pub(crate) const MOST: usize = 1024;
 
 /// A form of the crate `optim`, such as `sgd:momentum=0.9`.
-pub(crate) fn of_optim<T: FromStr<Err = optim::Error> + Serialize>(text: &str) -> Result<Value, Refused> {
+pub(crate) fn of_optim<T: FromStr<Err = towers_optim::Error> + Serialize>(
+    text: &str,
+) -> Result<Value, Refused> {
     text.parse::<T>().map(|value| json!(value)).map_err(|error| Refused::Because(spelled(&error)))
 }
 
 /// A form of the crate `augment`, such as `0.08,1`.
-pub(crate) fn of_augment<T: FromStr<Err = augment::Error> + Serialize>(text: &str) -> Result<Value, Refused> {
+pub(crate) fn of_augment<T: FromStr<Err = towers_augment::Error> + Serialize>(
+    text: &str,
+) -> Result<Value, Refused> {
     text.parse::<T>().map(|value| json!(value)).map_err(|error| match error {
-        augment::Error::Option { accepted, .. } => Refused::MustBe(accepted.into()),
+        towers_augment::Error::Option { accepted, .. } => Refused::MustBe(accepted.into()),
         other => Refused::Because(other.to_string().into()),
     })
 }
@@ -38,7 +42,7 @@ pub(crate) fn resize(text: &str) -> Result<Value, Refused> {
 
 pub(crate) fn device_weights(text: &str) -> Result<Value, Refused> {
     text.parse::<DeviceWeights>().map(|weights| json!(weights)).map_err(|error| match error {
-        options::Error::Value { accepted, .. } => Refused::MustBe(accepted),
+        towers_options::Error::Value { accepted, .. } => Refused::MustBe(accepted),
         other => Refused::Because(other.to_string().into()),
     })
 }
@@ -60,9 +64,9 @@ pub(crate) fn gpus(text: &str) -> Result<Value, Refused> {
 /// Parses a number of GPUs, or their ids. A repeated id puts several replicas on one GPU.
 ///
 /// ```
-/// assert_eq!(config::parse_gpus("3"), Ok(vec![0, 1, 2]));
-/// assert_eq!(config::parse_gpus("2,"), Ok(vec![2]));
-/// assert!(config::parse_gpus("0").is_err() && config::parse_gpus("1,b").is_err());
+/// assert_eq!(towers_config::parse_gpus("3"), Ok(vec![0, 1, 2]));
+/// assert_eq!(towers_config::parse_gpus("2,"), Ok(vec![2]));
+/// assert!(towers_config::parse_gpus("0").is_err() && towers_config::parse_gpus("1,b").is_err());
 /// ```
 ///
 /// # Errors
@@ -82,18 +86,20 @@ pub fn parse_gpus(text: &str) -> Result<Vec<usize>, Message> {
 }
 
 /// The error of an optimizer or a schedule, with a similar name if there is one.
-pub(crate) fn spelled(error: &optim::Error) -> Message {
+pub(crate) fn spelled(error: &towers_optim::Error) -> Message {
     let meant: Message = match error {
-        optim::Error::UnknownName { name, accepted, .. } => hint(name, accepted.split(", ")).into(),
-        optim::Error::UnknownOption { option, accepted, .. }
+        towers_optim::Error::UnknownName { name, accepted, .. } => hint(name, accepted.split(", ")).into(),
+        towers_optim::Error::UnknownOption { option, accepted, .. }
             if ["lr", "learning-rate", "learning_rate"].contains(&option.as_str())
                 && !accepted.contains("lr-multiplier") =>
         {
             message!("; give the learning rate by ", ["lr"])
         }
-        optim::Error::UnknownOption { option, accepted, .. } => hint(option, accepted.split(", ")).into(),
+        towers_optim::Error::UnknownOption { option, accepted, .. } => {
+            hint(option, accepted.split(", ")).into()
+        }
         // For values that are words, not numbers.
-        optim::Error::Value { value, accepted, .. } if !accepted.contains("number") => {
+        towers_optim::Error::Value { value, accepted, .. } if !accepted.contains("number") => {
             hint(value, accepted.split([',', ' ']).filter(|word| word.len() > 2)).into()
         }
         _ => Message::default(),

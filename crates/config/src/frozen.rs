@@ -1,8 +1,8 @@
 //! Frozen parameters: `freeze`.
 
 use crate::{Config, Error, Result};
-use models::Model;
-use optim::ParamGroup;
+use towers_models::Model;
+use towers_optim::ParamGroup;
 
 /// The most names that an error lists.
 const SHOWN: usize = 12;
@@ -12,10 +12,10 @@ impl Config {
     /// their layer.
     ///
     /// ```
-    /// let config = config::read_recipe("like = 'quick'\nfreeze = ['conv*', '*/beta']", "mine")?;
-    /// let model = config.frozen(models::small_cnn(10)?)?;
+    /// let config = towers_config::read_recipe("like = 'quick'\nfreeze = ['conv*', '*/beta']", "mine")?;
+    /// let model = config.frozen(towers_models::small_cnn(10)?)?;
     /// assert_eq!(model.graph().trained()[..2], ["batch_normalization/gamma", "batch_normalization_1/gamma"]);
-    /// # Ok::<(), config::Error>(())
+    /// # Ok::<(), towers_config::Error>(())
     /// ```
     ///
     /// # Errors

@@ -3,11 +3,11 @@
 use crate::check::is_plain;
 use crate::open_model::read_network;
 use crate::{ColorMode, Config, Error, ImageSize, Preprocessing, Result};
-use interchange::{Compiled, Imported, keras};
-use models::Architecture;
-use options::{Message, message};
 use serde::Deserialize;
 use std::path::Path;
+use towers_interchange::{Compiled, Imported, keras};
+use towers_models::Architecture;
+use towers_options::{Message, message};
 
 /// The endings of such files.
 const ENDINGS: [&str; 7] = ["keras", "h5", "hdf5", "json", "onnx", "safetensors", "toml"];
@@ -69,7 +69,7 @@ impl Config {
                 data.color_mode = ColorMode::of(channels);
                 notes.push("the network is for images of 1 channel, so pictures are read in grey".into());
             }
-            let network = format!("the network {}", callbacks::shortened(&training.model));
+            let network = format!("the network {}", towers_callbacks::shortened(&training.model));
             ColorMode::check(training.data.image()[2], &network, channels)?;
         }
         if let Some((preprocessing, why)) = expected {
@@ -104,7 +104,8 @@ impl Config {
         let path = folder.join(&self.training.model);
         let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
         let ends_so = ending.is_some_and(|own| ENDINGS.iter().any(|ending| own == *ending));
-        let is_file = !models::NAMES.contains(&self.training.model.as_str()) && (ends_so || path.exists());
+        let is_file =
+            !towers_models::NAMES.contains(&self.training.model.as_str()) && (ends_so || path.exists());
         if !is_file {
             return Ok(None);
         }
@@ -129,7 +130,7 @@ fn from_toml(path: &Path) -> Result<Imported> {
         model: String,
         layer: Architecture,
     }
-    let text = files::read_text(path)?;
+    let text = towers_files::read_text(path)?;
     let refuse = |error: toml::de::Error| Error::Run {
         path: path.to_owned(),
         reason: format!("its [[layer]] tables can't be read: {}", error.message()).into(),

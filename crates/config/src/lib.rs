@@ -5,7 +5,7 @@
 //! the network of a run or of a file of another program. [`differences`] compares two runs.
 //!
 //! ```
-//! use config::{Config, read_recipe, recipe};
+//! use towers_config::{Config, read_recipe, recipe};
 //!
 //! let mut config: Config = recipe("quick")?;
 //! config.set_text("batch_size", &["32"])?;
@@ -14,7 +14,7 @@
 //!
 //! let error = read_recipe("like = 'quick'\nepoch = 15", "mine").unwrap_err().to_string();
 //! assert!(error.ends_with("did you mean `epochs`?"), "{error}");
-//! # Ok::<(), config::Error>(())
+//! # Ok::<(), towers_config::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -66,10 +66,10 @@ pub use table::{table, tables};
 pub use training::{Arithmetic, DataSet, Training};
 pub use weights::first_weights;
 
-pub use callbacks::{CheckpointOptions, EarlyStop, Outputs, ReduceLrOnPlateau};
-pub use interchange::Compiled;
-pub use models::{Architecture, Model};
-pub use trained::{ColorMode, ImageSize, Preprocessing, Resizing};
+pub use towers_callbacks::{CheckpointOptions, EarlyStop, Outputs, ReduceLrOnPlateau};
+pub use towers_interchange::Compiled;
+pub use towers_models::{Architecture, Model};
+pub use towers_trained::{ColorMode, ImageSize, Preprocessing, Resizing};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

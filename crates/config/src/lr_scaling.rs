@@ -2,8 +2,8 @@
 
 use crate::config::refuse;
 use crate::{Config, Error, Result};
-use optim::{LinearScaling, Progress, UpdateRule};
-use options::message;
+use towers_optim::{LinearScaling, Progress, UpdateRule};
+use towers_options::message;
 
 /// The option of the warm-up.
 const WARMUP: &str = "lr_scaling.warmup_epochs";
@@ -16,10 +16,10 @@ impl Config {
     /// `linear:base=N` if it is for batches of N. A schedule with its own warm-up gets no second one.
     ///
     /// ```
-    /// let mut config = config::recipe("minigooglenet")?;
+    /// let mut config = towers_config::recipe("minigooglenet")?;
     /// config.set_lr_scaling("linear")?;
     /// assert_eq!(config.training.lr_scaling.map(|scaling| (scaling.base_batch, scaling.warmup_epochs)), Some((64, 5)));
-    /// # Ok::<(), config::Error>(())
+    /// # Ok::<(), towers_config::Error>(())
     /// ```
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Config {
             _ => {
                 let base = text.strip_prefix("linear:base=").and_then(|base| base.parse().ok());
                 let refused = || {
-                    let hint = options::hint(text, ["none", "linear", "linear:base=N"]);
+                    let hint = towers_options::hint(text, ["none", "linear", "linear:base=N"]);
                     let accepted = format!(
                         "none, linear, or linear:base=N with the batch that the rate is for, at least 1{hint}"
                     );
@@ -126,8 +126,8 @@ fn few_digits(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use crate::recipe;
-    use optim::Progress;
-    use options::Message;
+    use towers_optim::Progress;
+    use towers_options::Message;
 
     #[test]
     fn rates_grow_with_the_batch_and_over_the_warm_up() {

@@ -11,7 +11,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Files that the system keeps in memory don't count as taken, since it drops them when memory is short.
 ///
 /// ```
-/// let free = config::memory::available().map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+/// let free = towers_config::memory::available().map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
 /// println!("free memory: {free}");
 /// ```
 pub fn available() -> Option<u64> {

@@ -1,18 +1,18 @@
 //! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
 use crate::{ColorMode, Config, DataSet, Error, ImageSize, RECIPES, Result, Saved, recipe};
-use callbacks::CHECKPOINTS;
-use checkpoint::{Checkpoint, Search, Skipped, Store};
-use dataset::Dataset;
-use interchange::Imported;
-use interchange::keras;
-use interchange::pytorch::is_state_dict;
-use options::message;
 use serde::de::IgnoredAny;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use trained::{Assumed, ForeignWeights, Preprocessing, Trained, Weights};
+use towers_callbacks::CHECKPOINTS;
+use towers_checkpoint::{Checkpoint, Search, Skipped, Store};
+use towers_dataset::Dataset;
+use towers_interchange::Imported;
+use towers_interchange::keras;
+use towers_interchange::pytorch::is_state_dict;
+use towers_options::message;
+use towers_trained::{Assumed, ForeignWeights, Preprocessing, Trained, Weights};
 
 /// Reads the trained network at `path`, which may be a run's folder, a model file, or a checkpoint; a folder
 /// of checkpoints stands for the newest. It may also be a model or weights of Keras (`.keras`, `.weights.h5`,

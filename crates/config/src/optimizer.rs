@@ -1,9 +1,9 @@
 //! The optimizer of a configuration, for the parameters of a network.
 
 use crate::{Config, Result};
-use layers::{Graph, Network};
-use optim::ParamGroup;
-use program::OptimizerState;
+use towers_layers::{Graph, Network};
+use towers_optim::ParamGroup;
+use towers_program::OptimizerState;
 
 impl Config {
     /// The optimizer state for the parameters of a network, or of one pipeline stage.

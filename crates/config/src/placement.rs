@@ -1,11 +1,11 @@
 use crate::device_weights::DeviceWeights;
 use crate::forms;
 use crate::forms::MOST;
-use options::{Kind, Table, options};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+use towers_options::{Kind, Table, options};
 
 /// The longest time-out, in seconds.
 const A_WEEK: u64 = 7 * 24 * 60 * 60;
@@ -31,7 +31,7 @@ options! {
     pub struct DataFiles {
         ["Data"]
         /// The folder of the data; by default data/ in the workspace of towers, or else in the user's cache
-        data_dir: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--data-dir DIR", with env("TOWERS_DATA_DIR");
+        data_dir: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--data-dir DIR", with env("TOWERS_DATA_DIR");
         /// The URL of an archive to download instead of the official one; may be repeated
         data_url: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--data-url URL";
         /// Never download anything
@@ -74,7 +74,7 @@ options! {
         /// Let processes train together on different models of GPUs or instruction sets of CPUs, though their sums differ in the last bits
         mixed_devices: bool = false, Kind::Switch, "--mixed-devices";
         /// The file of the MPI library, such as libmpi.so.40; by default the one that fits the launcher
-        mpi_library: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--mpi-library FILE";
+        mpi_library: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--mpi-library FILE";
     }
 }
 

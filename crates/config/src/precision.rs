@@ -1,7 +1,7 @@
 //! The names of precisions.
 
-use program::Precision;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
+use towers_program::Precision;
 
 pub(crate) fn serialize<S: Serializer>(precision: &Precision, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(precision.name())

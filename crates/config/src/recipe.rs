@@ -34,8 +34,8 @@ pub(crate) fn built_in(name: &str) -> Option<(&'static str, &'static str)> {
 /// Fashion-MNIST get `mnist`.
 ///
 /// ```
-/// assert_eq!(config::default_recipe(None, None, Some("cifar10")), ("minigooglenet", None));
-/// let (name, why) = config::default_recipe(Some("cnn.keras"), None, Some("pets"));
+/// assert_eq!(towers_config::default_recipe(None, None, Some("cifar10")), ("minigooglenet", None));
+/// let (name, why) = towers_config::default_recipe(Some("cnn.keras"), None, Some("pets"));
 /// assert_eq!((name, why), ("adam", Some("for a network of your own")));
 /// ```
 pub fn default_recipe(
@@ -44,7 +44,7 @@ pub fn default_recipe(
     dataset: Option<&str>,
 ) -> (&'static str, Option<&'static str>) {
     let own_network = match model {
-        Some(model) => models::built_in(model).is_none(),
+        Some(model) => towers_models::built_in(model).is_none(),
         None => weights.is_some(),
     };
     if own_network {

@@ -2,9 +2,9 @@
 
 use crate::table::is_training;
 use crate::{Config, tables};
-use options::{Kind, Opt, Table};
 use serde_json::Value;
 use std::path::Path;
+use towers_options::{Kind, Opt, Table};
 
 const HEAD: &str = "# Options
 

@@ -1,7 +1,7 @@
 use crate::Config;
-use callbacks::TrainState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use towers_callbacks::TrainState;
 
 /// The content of a checkpoint's `state.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 use crate::{placement, training};
-use options::{Error, Kind, Opt, Table};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
+use towers_options::{Error, Kind, Opt, Table};
 
 /// The options that decide nothing.
 const OWN: &[Opt] = &[
@@ -11,7 +11,7 @@ const OWN: &[Opt] = &[
 
 static ALL: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let own = Table { key: "", options: OWN, begins: None };
-    let parts = [training::TABLES.as_slice(), &placement::TABLES, &callbacks::TABLES];
+    let parts = [training::TABLES.as_slice(), &placement::TABLES, &towers_callbacks::TABLES];
     [own].into_iter().chain(parts.into_iter().flatten().copied()).collect()
 });
 
@@ -26,7 +26,7 @@ pub fn tables() -> &'static [Table] {
 
 /// Whether a key decides the bits of a run: a resume and all ranks must then have the same value.
 pub(crate) fn is_training(key: &str) -> bool {
-    key != "epochs" && options::find(&training::TABLES, key).is_some()
+    key != "epochs" && towers_options::find(&training::TABLES, key).is_some()
 }
 
 /// The table of this key, if there is one below the top level.
@@ -36,16 +36,16 @@ pub fn table(key: &str) -> Option<&'static Table> {
 
 /// Refuses unknown keys.
 pub(crate) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
-    let is_known = |key: &str| options::find(tables(), key).is_some() || RETIRED.contains(&key);
+    let is_known = |key: &str| towers_options::find(tables(), key).is_some() || RETIRED.contains(&key);
     for (key, value) in all {
         match value {
             Value::Object(own) if table(key).is_some() => {
                 let unknown = own.keys().map(|name| format!("{key}.{name}")).find(|key| !is_known(key));
-                unknown.map_or(Ok(()), |key| Err(options::unknown(tables(), &key)))?;
+                unknown.map_or(Ok(()), |key| Err(towers_options::unknown(tables(), &key)))?;
             }
             Value::Null if table(key).is_some() => {}
             _ if is_known(key) => {}
-            _ => return Err(options::unknown(tables(), key)),
+            _ => return Err(towers_options::unknown(tables(), key)),
         }
     }
     Ok(())
@@ -54,7 +54,7 @@ pub(crate) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
 /// The keys of a list that are still options.
 pub(crate) fn known(keys: &Value) -> Vec<String> {
     let keys = keys.as_array().into_iter().flatten().filter_map(Value::as_str);
-    keys.filter(|key| options::find(tables(), key).is_some()).map(str::to_owned).collect()
+    keys.filter(|key| towers_options::find(tables(), key).is_some()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -3,15 +3,15 @@ use crate::forms::MOST;
 use crate::forms::{self, of_optim};
 use crate::precision;
 use crate::{ColorMode, ImageSize, Preprocessing, Resizing};
-use augment::{ImageDataGenerator, LoaderOptions};
-use callbacks::ReduceLrOnPlateau;
-use dataset::Resize;
-use models::Architecture;
-use optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
-use options::{Kind, Refused, Table, options};
-use program::Precision;
 use serde_json::json;
 use std::path::PathBuf;
+use towers_augment::{ImageDataGenerator, LoaderOptions};
+use towers_callbacks::ReduceLrOnPlateau;
+use towers_dataset::Resize;
+use towers_models::Architecture;
+use towers_optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
+use towers_options::{Kind, Refused, Table, options};
+use towers_program::Precision;
 
 options! {
     /// The options that decide the bits of a run. They are the same on all ranks and after a resume, except
@@ -54,7 +54,7 @@ options! {
         ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
         ["Fine-tuning"]
         /// Begin with the weights of FILE: a run, a model.safetensors, a checkpoint, or weights of Keras or PyTorch
-        weights: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--weights FILE", with brief("Begin with the weights of a run or a file");
+        weights: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--weights FILE", with brief("Begin with the weights of a run or a file");
         /// SHA-256 of the file of `weights`, as the run has read it
         weights_sha256: Option<String> = None, Kind::Text;
         /// With --weights, begin the last layer anew, for other classes
@@ -95,7 +95,7 @@ options! {
         /// How pictures of class folders get that size: stretch, or shorter-side[:N] and a crop of the middle, as torchvision evaluates
         resize: Resizing = Resizing::default(), Kind::form(forms::resize, Resize::ACCEPTED), "--resize HOW";
         /// The names of the classes: a text with one a line, or Keras' imagenet_class_index.json; by default those of the folders
-        class_names: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--class-names FILE";
+        class_names: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--class-names FILE";
         /// Use only the first N training samples; of class folders, as many of each class as can be
         limit_train: Option<usize> = None, Kind::Whole(1), "--limit-train N";
         /// Leave out pictures of class folders that can't be decoded, and list them in the run's unreadable.txt
@@ -151,7 +151,7 @@ mod tests {
         training.seed = 7;
         let order = |training: &super::Training, epoch| training.loader_options().order(epoch, 50);
         // The order of all runs from before the option.
-        let drawn = |epoch| augment::LoaderOptions::new().seed(7).order(epoch, 50);
+        let drawn = |epoch| towers_augment::LoaderOptions::new().seed(7).order(epoch, 50);
         assert!(training.shuffle && drawn(0) != drawn(1));
         assert_eq!([0, 1].map(|epoch| order(&training, epoch)), [0, 1].map(drawn));
         training.shuffle = false;

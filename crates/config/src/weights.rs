@@ -1,8 +1,8 @@
 //! The weights that a new run begins with: the option `weights`.
 
 use crate::{Config, Error, Result, digest_file, open_weights};
-use augment::ImageDataGenerator;
-use trained::Weights;
+use towers_augment::ImageDataGenerator;
+use towers_trained::Weights;
 
 /// The weights that a run begins with, and SHA-256 of their file.
 ///

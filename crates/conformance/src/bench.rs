@@ -1,7 +1,7 @@
 use crate::operand::{Operand, Placement, numbers};
 use crate::output::{Output, Source};
 use crate::shown::cut;
-use program::{
+use towers_program::{
     Arena, Backend, Ints, Op, Precision, Result, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
     Write,
 };
@@ -224,7 +224,7 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tensor_cpu::Reference;
+    use towers_tensor_cpu::Reference;
 
     /// Values by the formats' definitions.
     #[test]

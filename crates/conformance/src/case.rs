@@ -1,6 +1,6 @@
 use crate::{Bench, Output};
 use core::fmt::Debug;
-use program::Result;
+use towers_program::Result;
 
 /// Ops with operands to run them on.
 pub trait Case: Debug {

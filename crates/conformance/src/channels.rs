@@ -2,10 +2,10 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::{ChannelShuffle, Slice, SliceGradient};
-use program::{Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{ChannelShuffle, Slice, SliceGradient};
+use towers_program::{Result, Shape, Write};
 
 /// A slice and a shuffle, with their gradients. All are exact but for a sum.
 #[derive(Clone, Debug)]

@@ -47,9 +47,9 @@ impl Check {
     /// Runs it.
     ///
     /// ```
-    /// use conformance::{Subject, checks};
+    /// use towers_conformance::{Subject, checks};
     ///
-    /// let subject = Subject::new([("the CPU".to_owned(), tensor_cpu::Cpu::new(1))]);
+    /// let subject = Subject::new([("the CPU".to_owned(), towers_tensor_cpu::Cpu::new(1))]);
     /// let pooling = checks().iter().find(|check| check.topic == "pooling").unwrap();
     /// let checked = pooling.run(&subject);
     /// assert!(checked.failure.is_none() && checked.results > 10 && checked.worst <= 1.0);
@@ -93,16 +93,16 @@ fn message(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
     use crate::{Bench, Case, Output, Source};
-    use program::Precision;
     use std::sync::{Barrier, Mutex};
-    use tensor_cpu::Reference;
+    use towers_program::Precision;
+    use towers_tensor_cpu::Reference;
 
     /// A case that a device with another loss scale gets wrong.
     #[derive(Debug)]
     struct Scaled;
 
     impl Case for Scaled {
-        fn run(&self, bench: &Bench) -> program::Result<Vec<Output>> {
+        fn run(&self, bench: &Bench) -> towers_program::Result<Vec<Output>> {
             let values = vec![bench.loss_scale];
             Ok(vec![Output { name: "y", values, tolerance: 0.5, source: Source::Kept }])
         }
@@ -156,7 +156,7 @@ mod tests {
     /// Whatever a device gets wrong: here all that it rounds.
     #[test]
     fn messages_are_short() {
-        let device = ("a device".to_owned(), tensor_cpu::Cpu::new(1).with_portable_bf16());
+        let device = ("a device".to_owned(), towers_tensor_cpu::Cpu::new(1).with_portable_bf16());
         let subject = Subject::new([device]);
         let failures = checks().iter().filter(|check| check.topic != "convolution");
         let failures: Vec<_> = failures.filter_map(|check| check.run(&subject).failure).collect();

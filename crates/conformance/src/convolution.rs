@@ -2,10 +2,12 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Ops, Output, Subject};
-use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
-use program::{Activation, Arena, BatchNorm, Conv2d, Pad, Result, Shape, TensorId, Write, operands, results};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
+use towers_program::{
+    Activation, Arena, BatchNorm, Conv2d, Pad, Result, Shape, TensorId, Write, operands, results,
+};
 
 /// A convolution forward and backward, with its fused activation, and with a normalization in inference.
 #[derive(Clone, Debug)]

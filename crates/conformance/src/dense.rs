@@ -3,10 +3,10 @@
 use crate::convolution::TOLERANCE;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::{LinearForward, LinearInputGradient, LinearWeightGradient};
-use program::{Activation, Arena, Linear, Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{LinearForward, LinearInputGradient, LinearWeightGradient};
+use towers_program::{Activation, Arena, Linear, Result, Shape, Write};
 
 /// A dense layer forward and backward.
 #[derive(Clone, Debug)]

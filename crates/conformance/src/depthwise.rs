@@ -3,12 +3,12 @@
 use crate::convolution::{TOLERANCE, running_norm};
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::{
-    Depthwise, DepthwiseForward, DepthwiseInputGradient, DepthwiseNormalized, DepthwiseWeightGradient,
-};
-use program::{Activation, Arena, BatchNorm, Pad, Result, Shape, Write, operands, results};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{
+    Depthwise, DepthwiseForward, DepthwiseInputGradient, DepthwiseNormalized, DepthwiseWeightGradient,
+};
+use towers_program::{Activation, Arena, BatchNorm, Pad, Result, Shape, Write, operands, results};
 
 /// A depthwise convolution forward and backward, with its fused activation, and with a normalization in inference.
 #[derive(Clone, Debug)]

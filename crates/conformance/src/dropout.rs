@@ -3,10 +3,10 @@
 use crate::operand::*;
 use crate::shown::assert_equal;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::Dropout;
-use program::{Noise, Result, Shape, StepArgs, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::Dropout;
+use towers_program::{Noise, Result, Shape, StepArgs, Write};
 
 /// A batch, or the gradient of one, of which some elements are dropped.
 #[derive(Clone, Debug)]

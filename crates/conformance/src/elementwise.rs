@@ -2,10 +2,10 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::{Activate, ActivationGradient, Add, Scale};
-use program::{Activation, Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{Activate, ActivationGradient, Add, Scale};
+use towers_program::{Activation, Result, Shape, Write};
 
 /// An exponential, relative to the largest.
 const SMOOTH: f32 = 1e-6;

@@ -2,10 +2,12 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Source, Subject};
-use program::ops::CrossEntropy;
-use program::{Arena, ImageSet, Ints, LoadImages, Place, Result, Shape, Span, StepArgs, Target, ViewMut};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::CrossEntropy;
+use towers_program::{
+    Arena, ImageSet, Ints, LoadImages, Place, Result, Shape, Span, StepArgs, Target, ViewMut,
+};
 
 /// A batch of a set, placed in a table of draws.
 #[derive(Clone, Debug)]

@@ -5,14 +5,14 @@
 //! function of the topics below. So a new case runs on all backends, and a new backend needs ten lines.
 //!
 //! ```
-//! use conformance::Subject;
-//! use tensor_cpu::Cpu;
+//! use towers_conformance::Subject;
+//! use towers_tensor_cpu::Cpu;
 //!
 //! fn subject() -> Subject {
 //!     Subject::new([1, 2, 3].map(|threads| (format!("{threads} threads"), Cpu::new(threads))))
 //! }
 //!
-//! conformance::suite!(subject());
+//! towers_conformance::suite!(subject());
 //! # fn main() {}
 //! ```
 //!

@@ -3,10 +3,10 @@
 #[cfg(feature = "random")]
 use crate::operand::{placement, write_mode};
 use crate::{ALONE, Bench, Case, Operand, Output, Placement, SLICE, Subject, WIDE_SLICE};
-use program::ops::{How, Merge, MergeGradient, Spread};
-use program::{Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{How, Merge, MergeGradient, Spread};
+use towers_program::{Result, Shape, Write};
 
 /// The ops with one shape.
 #[derive(Clone, Copy, Debug)]

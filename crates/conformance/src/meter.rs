@@ -1,8 +1,8 @@
 //! The meter of losses and correct answers, and how a loss that is not finite stops training.
 
 use crate::{Bench, Buffer, Case, Output, Subject};
-use optim::{Sgd, WeightDecay};
-use program::{ParamRun, Result, Span};
+use towers_optim::{Sgd, WeightDecay};
+use towers_program::{ParamRun, Result, Span};
 
 /// Steps with these losses, each with its number of correct answers.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use crate::operand::*;
 use crate::shown::brief;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::{
+#[cfg(feature = "random")]
+use proptest::prelude::*;
+use towers_program::ops::{
     BatchNormInfer, BatchNormInferGradient, BatchNormInputGradient, BatchNormMoments, BatchNormRecompute,
     BatchNormTrain, BatchNormWeightGradient, GroupNorm, GroupNormGradient,
 };
-use program::{Activation, Arena, BatchNorm, Result, Shape, Write, operands, results};
-#[cfg(feature = "random")]
-use proptest::prelude::*;
+use towers_program::{Activation, Arena, BatchNorm, Result, Shape, Write, operands, results};
 
 /// Training forward and backward, and inference with running averages.
 #[derive(Clone, Debug)]

@@ -1,12 +1,12 @@
 use crate::shown::Few;
 use core::fmt;
 use core::ops::Range;
-use philox::{Philox, domain};
-#[cfg(feature = "random")]
-use program::{Activation, Write};
-use program::{Layout, Shape};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_philox::{Philox, domain};
+#[cfg(feature = "random")]
+use towers_program::{Activation, Write};
+use towers_program::{Layout, Shape};
 
 /// Which channels of a wider tensor a tensor is.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,10 @@
 
 use crate::operand::numbers;
 use crate::{Bench, Buffer, Case, Output, Subject};
-use optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::{ClippedGrads, ParamRun, Result, Span, Storage};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_program::{ClippedGrads, ParamRun, Result, Span, Storage};
 
 /// A few steps of all optimizers on a run in the middle of an arena.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::{LayerNorm, LayerNormGradient, LocalResponseNorm, LocalResponseNormGradient};
-use program::{Arena, Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{LayerNorm, LayerNormGradient, LocalResponseNorm, LocalResponseNormGradient};
+use towers_program::{Arena, Result, Shape, Write};
 
 /// Layer normalization, forward and backward.
 #[derive(Clone, Debug)]

@@ -2,11 +2,11 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use philox::{Philox, domain};
-use program::ops::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
-use program::{Pad, Pool2d, Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_philox::{Philox, domain};
+use towers_program::ops::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
+use towers_program::{Pad, Pool2d, Result, Shape, Write};
 
 /// Both kinds of pooling, forward and backward.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 #[cfg(feature = "random")]
 use crate::operand::{placement, write_mode};
 use crate::{ALONE, Bench, Case, Operand, Output, Placement, Subject, WIDE_SLICE};
-use program::ops::{PRelu, PReluInputGradient, PReluSlopeGradient};
-use program::{Arena, Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{PRelu, PReluInputGradient, PReluSlopeGradient};
+use towers_program::{Arena, Result, Shape, Write};
 
 /// The three ops with one shape.
 #[derive(Clone, Copy, Debug)]

@@ -3,13 +3,15 @@
 
 use crate::operand::{ALONE, Operand};
 use crate::{Bench, Ops, Subject};
-use optim::{Rmsprop, WeightDecay};
-use program::ops::{BatchNormInfer, BatchNormTrain, CrossEntropy, LinearForward, LinearWeightGradient};
-use program::{
+use towers_optim::{Rmsprop, WeightDecay};
+use towers_program::ops::{
+    BatchNormInfer, BatchNormTrain, CrossEntropy, LinearForward, LinearWeightGradient,
+};
+use towers_program::{
     Activation, Arena, Backend, BatchNorm, Error, ImageSet, Layout, Linear, LoadImages, ParamRun, Result,
     Shape, Span, StepArgs, View, ViewMut,
 };
-use tensor_cpu::Reference;
+use towers_tensor_cpu::Reference;
 
 /// Runs a block on the reference and on every device, with `$device` bound to each.
 macro_rules! on_each {

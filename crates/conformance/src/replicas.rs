@@ -6,10 +6,10 @@ use crate::operand::*;
 use crate::shown::brief;
 use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
-use program::ops::{BatchNormInputGradient, BatchNormMoments, BatchNormWeightGradient, SyncBatchNorm};
-use program::{Activation, Arena, BatchNorm, Result, Shape, StepArgs, Write, operands};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{BatchNormInputGradient, BatchNormMoments, BatchNormWeightGradient, SyncBatchNorm};
+use towers_program::{Activation, Arena, BatchNorm, Result, Shape, StepArgs, Write, operands};
 
 /// A batch in parts.
 #[derive(Clone, Debug)]

@@ -5,12 +5,12 @@ use crate::dense::Dense;
 use crate::normalization::Normalization;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Started, Subject};
-use optim::{Rmsprop, Sgd, WeightDecay};
-use program::ops::{
+use towers_optim::{Rmsprop, Sgd, WeightDecay};
+use towers_program::ops::{
     BatchNormTrain, Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward,
     LinearWeightGradient,
 };
-use program::{
+use towers_program::{
     Activation, Arena, BatchNorm, Conv2d, Layout, Linear, Pad, ParamRun, Result, Shape, Span, StepArgs, View,
     ViewMut, Write,
 };

@@ -44,7 +44,7 @@ pub(crate) fn assert_equal(what: &str, got: &[f32], expected: &[f32]) {
 mod tests {
     use super::*;
     use crate::{ALONE, Operand, Output};
-    use program::Shape;
+    use towers_program::Shape;
 
     #[test]
     fn of_many_numbers_few_are_shown() {

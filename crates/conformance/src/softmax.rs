@@ -2,11 +2,11 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use philox::{Philox, domain};
-use program::ops::CrossEntropy;
-use program::{Arena, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_philox::{Philox, domain};
+use towers_program::ops::CrossEntropy;
+use towers_program::{Arena, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
 
 /// Logits with labels.
 #[derive(Clone, Debug)]

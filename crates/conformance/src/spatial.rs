@@ -2,10 +2,10 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::ops::{Upsample, UpsampleGradient, ZeroPad};
-use program::{Result, Shape, Write};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
+use towers_program::ops::{Upsample, UpsampleGradient, ZeroPad};
+use towers_program::{Result, Shape, Write};
 
 /// Zeros around images, or images without their borders, and back.
 #[derive(Clone, Debug)]

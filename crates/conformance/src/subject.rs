@@ -2,23 +2,23 @@ use crate::bench::Bench;
 use crate::case::Case;
 use crate::output::{Output, Source};
 use crate::shown::brief;
-use program::{Device, Precision, Shape};
 #[cfg(feature = "random")]
 use proptest::strategy::Strategy;
 #[cfg(feature = "random")]
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use std::cell::Cell;
-use tensor_cpu::Reference;
+use towers_program::{Device, Precision, Shape};
+use towers_tensor_cpu::Reference;
 
 /// Devices under test: all of one kind, so that they must agree with each other to the bit, and with the f64 reference as
 /// far as their number format goes.
 ///
 /// ```
-/// use conformance::Subject;
-/// use tensor_cpu::Cpu;
+/// use towers_conformance::Subject;
+/// use towers_tensor_cpu::Cpu;
 ///
 /// let subject = Subject::new([1, 2].map(|threads| (format!("{threads} threads"), Cpu::new(threads))));
-/// conformance::pooling::any_window(&subject);
+/// towers_conformance::pooling::any_window(&subject);
 /// ```
 #[derive(Debug)]
 pub struct Subject {
@@ -190,7 +190,7 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use program::Result;
+    use towers_program::Result;
 
     /// What a device "computes": its factor on gradients, so that two subjects differ at will.
     #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::shown::assert_equal;
 use crate::{Bench, Subject};
-use program::{Result, Span};
+use towers_program::{Result, Span};
 
 /// Fresh memory of every kind holds zeros.
 pub fn fresh_memory_is_zero(subject: &Subject) {

@@ -32,7 +32,7 @@ pub struct Dataset {
 /// Where the pictures of a folder of class folders come from that training validates on.
 ///
 /// ```
-/// use dataset::ValidationFrom;
+/// use towers_dataset::ValidationFrom;
 ///
 /// assert_eq!(ValidationFrom::Test("test_set".into()).to_string(), "from test_set/");
 /// ```
@@ -107,11 +107,11 @@ impl Dataset {
     /// `test`.
     ///
     /// ```
-    /// # use dataset::{Dataset, Split};
+    /// # use towers_dataset::{Dataset, Split};
     /// # use ndarray::Array4;
     /// let split = Split::new(Array4::zeros((2, 28, 28, 1)), vec![0, 1])?;
     /// assert!(!Dataset::new("scans", split.clone(), split, ["a", "b"])?.tests_on_validation());
-    /// # Ok::<(), dataset::Error>(())
+    /// # Ok::<(), towers_dataset::Error>(())
     /// ```
     pub fn tests_on_validation(&self) -> bool {
         let from = self.validation_from.as_ref();

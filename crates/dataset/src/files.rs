@@ -21,7 +21,7 @@ pub trait Decode: fmt::Debug + Send + Sync {
 /// The images of a split that are decoded on demand, all of one shape. Cloning them is cheap.
 ///
 /// ```
-/// use dataset::{BoxError, Decode, Files, Split};
+/// use towers_dataset::{BoxError, Decode, Files, Split};
 /// use std::path::PathBuf;
 ///
 /// /// Files of raw pixels.
@@ -40,7 +40,7 @@ pub trait Decode: fmt::Debug + Send + Sync {
 /// let files = Files::new(vec![PathBuf::from("a.raw"), PathBuf::from("b.raw")], [8, 8, 1], Raw)?;
 /// let split = Split::of_files(files, vec![0, 1])?;
 /// assert!(split.batches(2).next().unwrap().is_err(), "there are no such files");
-/// # Ok::<(), dataset::Error>(())
+/// # Ok::<(), towers_dataset::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Files {

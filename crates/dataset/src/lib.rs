@@ -1,14 +1,14 @@
 //! Labelled images on [`ndarray`]: a [`Dataset`] of [`Split`]s, in memory or in [`Files`], and their [resizing](Resize).
 //!
 //! ```
-//! use dataset::{Dataset, Split};
+//! use towers_dataset::{Dataset, Split};
 //! use ndarray::Array4;
 //!
 //! let split = |n: usize| Split::new(Array4::zeros((n, 28, 28, 1)), vec![1; n]);
 //! let data = Dataset::new("scans", split(6)?, split(2)?, ["healthy", "ill"])?;
 //! assert_eq!(data.train.class_counts(2), [0, 6]);
 //! assert_eq!(data.reshaped([14, 14, 3])?.test.images.dim(), (2, 14, 14, 3));
-//! # Ok::<(), dataset::Error>(())
+//! # Ok::<(), towers_dataset::Error>(())
 //! ```
 
 #![forbid(unsafe_code)]

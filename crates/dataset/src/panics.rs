@@ -15,7 +15,7 @@ thread_local! {
 /// ```
 /// let others = std::panic::take_hook();
 /// std::panic::set_hook(Box::new(move |panic| {
-///     if !dataset::catches_panics() {
+///     if !towers_dataset::catches_panics() {
 ///         others(panic);
 ///     }
 /// }));

@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// As text it is `stretch`, `shorter-side`, or `shorter-side:N`.
 ///
 /// ```
-/// use dataset::Resize;
+/// use towers_dataset::Resize;
 ///
 /// // torchvision's Resize(256) and CenterCrop(224).
 /// assert_eq!("shorter-side".parse(), Ok(Resize::ShorterSide(None)));
@@ -49,7 +49,7 @@ impl Resize {
     ///
     /// ```
     /// let mut wide = [0; 4];
-    /// dataset::Resize::Stretch.apply::<1>(&[0, 200], [1, 2], [1, 4], &mut wide);
+    /// towers_dataset::Resize::Stretch.apply::<1>(&[0, 200], [1, 2], [1, 4], &mut wide);
     /// assert_eq!(wide, [0, 50, 150, 200]);
     /// ```
     ///

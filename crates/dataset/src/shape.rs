@@ -11,8 +11,8 @@ pub const MOST_ASIDE: u32 = 16_384;
 /// Refuses a height and width that no image can be resized to, and channels other than 1 and 3.
 ///
 /// ```
-/// assert!(dataset::check_shape([224, 224, 3]).is_ok());
-/// assert!(dataset::check_shape([224, 0, 3]).is_err());
+/// assert!(towers_dataset::check_shape([224, 224, 3]).is_ok());
+/// assert!(towers_dataset::check_shape([224, 0, 3]).is_err());
 /// ```
 ///
 /// # Errors

@@ -36,13 +36,13 @@ impl Split {
     /// Your own images, `[n, height, width, channels]`, with a label for each.
     ///
     /// ```
-    /// use dataset::Split;
+    /// use towers_dataset::Split;
     /// use ndarray::Array4;
     ///
     /// let split = Split::new(Array4::zeros((2, 28, 28, 1)), vec![7, 3])?;
     /// assert_eq!((split.len(), split.shape()), (2, [28, 28, 1]));
     /// assert!(Split::new(Array4::zeros((2, 28, 28, 1)), vec![7]).is_err());
-    /// # Ok::<(), dataset::Error>(())
+    /// # Ok::<(), towers_dataset::Error>(())
     /// ```
     ///
     /// # Errors
@@ -91,12 +91,12 @@ impl Split {
     /// Images `[height, width, channels]` with their labels, one by one.
     ///
     /// ```
-    /// # use dataset::Split;
+    /// # use towers_dataset::Split;
     /// # use ndarray::Array4;
     /// let split = Split::new(Array4::zeros((3, 28, 28, 1)), vec![2, 0, 2])?;
     /// let twos = split.iter().filter(|&(_, label)| label == 2);
     /// assert_eq!(twos.map(|(image, _)| image.dim()).collect::<Vec<_>>(), [(28, 28, 1); 2]);
-    /// # Ok::<(), dataset::Error>(())
+    /// # Ok::<(), towers_dataset::Error>(())
     /// ```
     ///
     /// # Panics
@@ -109,14 +109,14 @@ impl Split {
     /// Batches of `size` images in order with their labels; the last may have fewer. Pictures on demand are decoded on all cores.
     ///
     /// ```
-    /// # use dataset::Split;
+    /// # use towers_dataset::Split;
     /// # use ndarray::Array4;
     /// let split = Split::new(Array4::zeros((50, 28, 28, 1)), vec![0; 50])?;
     /// for batch in split.batches(32) {
     ///     let (images, labels) = batch?; // [32, 28, 28, 1] and [32], at last [18, 28, 28, 1] and [18]
     ///     assert_eq!(images.dim().0, labels.len());
     /// }
-    /// # Ok::<(), dataset::Error>(())
+    /// # Ok::<(), towers_dataset::Error>(())
     /// ```
     ///
     /// # Errors
@@ -170,11 +170,11 @@ impl Split {
     /// The first `n` samples; all of them if there are fewer.
     ///
     /// ```
-    /// # use dataset::Split;
+    /// # use towers_dataset::Split;
     /// # use ndarray::Array4;
     /// let split = Split::new(Array4::zeros((50, 28, 28, 1)), vec![0; 50])?;
     /// assert_eq!(split.take(20).images.dim(), (20, 28, 28, 1));
-    /// # Ok::<(), dataset::Error>(())
+    /// # Ok::<(), towers_dataset::Error>(())
     /// ```
     pub fn take(&self, n: usize) -> Split {
         self.select(&(0..n.min(self.len())).collect::<Vec<_>>())
@@ -183,11 +183,11 @@ impl Split {
     /// Some samples, in this order.
     ///
     /// ```
-    /// # use dataset::Split;
+    /// # use towers_dataset::Split;
     /// # use ndarray::Array4;
     /// let split = Split::new(Array4::zeros((4, 28, 28, 1)), vec![5, 6, 7, 8])?;
     /// assert_eq!(split.select(&[3, 1]).labels.to_vec(), [8, 6]);
-    /// # Ok::<(), dataset::Error>(())
+    /// # Ok::<(), towers_dataset::Error>(())
     /// ```
     ///
     /// # Panics
@@ -261,11 +261,11 @@ impl Split {
     /// stretched as by [`Resize::Stretch`](crate::Resize::Stretch).
     ///
     /// ```
-    /// # use dataset::Split;
+    /// # use towers_dataset::Split;
     /// # use ndarray::Array4;
     /// let split = Split::new(Array4::zeros((20, 32, 32, 3)), vec![0; 20])?;
     /// assert_eq!(split.reshaped([28, 28, 1])?.images.dim(), (20, 28, 28, 1));
-    /// # Ok::<(), dataset::Error>(())
+    /// # Ok::<(), towers_dataset::Error>(())
     /// ```
     ///
     /// # Errors
@@ -294,7 +294,7 @@ impl Split {
 /// order of the set.
 ///
 /// ```
-/// assert_eq!(dataset::evenly(&[0, 0, 0, 0, 1, 1, 2], 5), [0, 1, 4, 5, 6]);
+/// assert_eq!(towers_dataset::evenly(&[0, 0, 0, 0, 1, 1, 2], 5), [0, 1, 4, 5, 6]);
 /// ```
 pub fn evenly(labels: &[u16], n: usize) -> Vec<usize> {
     let mut seen = BTreeMap::new();

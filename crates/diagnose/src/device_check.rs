@@ -2,14 +2,14 @@
 
 use crate::sample_step::{SampleStep, comparison_device, way_around};
 use crate::{Error, Result, gpus};
-use layers::Comparison;
-use options::message;
-use program::Device;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use towers_layers::Comparison;
+use towers_options::message;
+use towers_program::Device;
 
 /// The file in the cache folder with a line for each device that passed.
 const PASSED: &str = "checked-devices.txt";
@@ -23,15 +23,15 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// are checked once. `step` gives the step of a device.
 ///
 /// ```
-/// use diagnose::{SampleStep, check_devices};
+/// use towers_diagnose::{SampleStep, check_devices};
 ///
-/// let devices = [tensor_cpu::device(1)];
-/// check_devices(&devices, |device| -> diagnose::Result<_> {
-///     let model = models::small_cnn(10)?;
+/// let devices = [towers_tensor_cpu::device(1)];
+/// check_devices(&devices, |device| -> towers_diagnose::Result<_> {
+///     let model = towers_models::small_cnn(10)?;
 ///     let samples = SampleStep::checked_samples(&model, device, 128)?;
-///     Ok(SampleStep::random(model, optim::Adam::keras(), samples))
+///     Ok(SampleStep::random(model, towers_optim::Adam::keras(), samples))
 /// })?;
-/// # Ok::<(), diagnose::Error>(())
+/// # Ok::<(), towers_diagnose::Error>(())
 /// ```
 ///
 /// # Errors
@@ -134,12 +134,12 @@ mod tests {
     /// Not a new one: what is remembered are GPUs.
     #[test]
     fn devices_of_one_name_are_checked_once_and_a_cpu_is_no_new_device() {
-        let (devices, steps) = ([1, 1, 2].map(tensor_cpu::device), Cell::new(0));
+        let (devices, steps) = ([1, 1, 2].map(towers_tensor_cpu::device), Cell::new(0));
         let step = |device: &Device| {
             steps.set(steps.get() + 1);
-            let model = models::small_cnn(10)?;
+            let model = towers_models::small_cnn(10)?;
             assert_eq!(SampleStep::checked_samples(&model, device, 128)?, 2);
-            Ok(SampleStep::random(model, optim::Sgd::keras(), 1))
+            Ok(SampleStep::random(model, towers_optim::Sgd::keras(), 1))
         };
         check_new_devices::<Error>(&devices, step).unwrap();
         assert_eq!(steps.get(), 0);
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_op_and_the_ways_around_it() {
-        let how = layers::Tolerance::of(program::Precision::Fp32);
+        let how = towers_layers::Tolerance::of(towers_program::Precision::Fp32);
         let wrong = Comparison::new("conv2d", "conv2d_forward", [&[1.0], &[2.0]], &how);
-        let [device, other] = [tensor_cpu::device(1), tensor_cpu::reference()];
+        let [device, other] = [towers_tensor_cpu::device(1), towers_tensor_cpu::reference()];
         let said = refusal(&device, &other, &wrong).to_string();
         let begins =
             format!("the first step on {} is not that of {}: {wrong}; try ", device.name(), other.name());

@@ -1,4 +1,4 @@
-use options::Message;
+use towers_options::Message;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -12,13 +12,13 @@ pub enum Error {
     Wrong(Message),
     /// The network can't be built or run.
     #[error(transparent)]
-    Network(#[from] layers::Error),
+    Network(#[from] towers_layers::Error),
     /// A device failed.
     #[error(transparent)]
-    Tensor(#[from] program::Error),
+    Tensor(#[from] towers_program::Error),
     /// Replicas can't add up.
     #[error(transparent)]
-    Parallel(#[from] parallel::Error),
+    Parallel(#[from] towers_parallel::Error),
 }
 
 impl Error {

@@ -1,12 +1,12 @@
 //! GPUs, by the crate `tensor-cuda`. `no_gpus.rs` is in its place in a build without the feature `cuda`.
 
-use program::Device;
 use std::path::PathBuf;
-use tensor_cuda::{Cuda, Error, Options};
+use towers_program::Device;
+use towers_tensor_cuda::{Cuda, Error, Options};
 
 /// The folder of the list of GPUs that have passed.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
-    tensor_cuda::cache_folder()
+    towers_tensor_cuda::cache_folder()
 }
 
 /// Whether a GPU is an emulation; `None` for another device.
@@ -17,18 +17,18 @@ pub(crate) fn is_emulated(device: &Device) -> Option<bool> {
 /// The software and the options that decide a GPU's results, besides its model.
 pub(crate) fn software(device: &Device) -> Option<String> {
     let options = device.get::<Cuda>()?.options();
-    let software = tensor_cuda::software().join(", ");
+    let software = towers_tensor_cuda::software().join(", ");
     Some(format!("{software}, {}, kernels {}", options.precision, options.kernels))
 }
 
 /// The software, the GPUs and the missing libraries of this machine, and the options of the device.
 pub(crate) fn facts(device: &Device) -> Vec<String> {
-    let mut facts = vec![tensor_cuda::software().join(", ")];
-    for gpu in tensor_cuda::gpus().into_iter().flatten() {
+    let mut facts = vec![towers_tensor_cuda::software().join(", ")];
+    for gpu in towers_tensor_cuda::gpus().into_iter().flatten() {
         let ((major, minor), gib) = (gpu.capability, gpu.memory >> 30);
         facts.push(format!("{}, compute capability {major}.{minor}, {gib} GiB", gpu.name));
     }
-    let libraries = tensor_cuda::libraries();
+    let libraries = towers_tensor_cuda::libraries();
     let why_not = |why: &Error| match why {
         Error::Missing { .. } => "missing",
         Error::TooOld { .. } => "too old",

@@ -1,7 +1,7 @@
 //! In place of `gpus.rs`, in a build without the feature `cuda`: there are no GPUs.
 
-use program::Device;
 use std::path::PathBuf;
+use towers_program::Device;
 
 pub(crate) fn cache_folder() -> Option<PathBuf> {
     None

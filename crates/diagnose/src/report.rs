@@ -2,8 +2,8 @@
 
 use crate::gpus;
 use core::fmt::Write as _;
-use options::Message;
-use program::{Device, Precision};
+use towers_options::Message;
+use towers_program::{Device, Precision};
 
 /// What a self-test found.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ pub struct TestRow {
 /// The machine, the software and the options.
 pub(crate) fn facts(device: &Device) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bf16 = tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
-    let (os, arch, simd) = (std::env::consts::OS, std::env::consts::ARCH, tensor_cpu::simd_level());
+    let bf16 = towers_tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
+    let (os, arch, simd) = (std::env::consts::OS, std::env::consts::ARCH, towers_tensor_cpu::simd_level());
     let machine = format!("towers {}, {os} {arch}, {cores} cores, {simd}{bf16}", env!("CARGO_PKG_VERSION"));
     [vec![machine], gpus::facts(device)].concat()
 }

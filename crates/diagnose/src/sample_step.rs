@@ -1,24 +1,24 @@
 //! A training step on a device, compared with the same step on another one.
 
 use crate::Result;
-use layers::{Comparison, Draws, Initializer, Mode, Network, Tolerance};
-use models::Model;
-use optim::Optimizer;
-use options::{Message, message};
-use program::{Device, GraphCache, OptimizerState, ReplayArgs, Span};
-use tensor_cpu::Cpu;
+use towers_layers::{Comparison, Draws, Initializer, Mode, Network, Tolerance};
+use towers_models::Model;
+use towers_optim::Optimizer;
+use towers_options::{Message, message};
+use towers_program::{Device, GraphCache, OptimizerState, ReplayArgs, Span};
+use towers_tensor_cpu::Cpu;
 
 /// A training step: a network with the optimizer and the batch of its first step.
 ///
 /// ```
-/// use diagnose::SampleStep;
+/// use towers_diagnose::SampleStep;
 ///
-/// let optimizer = optim::Sgd::keras().momentum(0.9);
-/// let step = SampleStep::random(models::small_cnn(10)?, optimizer, 2);
-/// let results = step.compare(&tensor_cpu::device(1), &tensor_cpu::reference())?;
+/// let optimizer = towers_optim::Sgd::keras().momentum(0.9);
+/// let step = SampleStep::random(towers_models::small_cnn(10)?, optimizer, 2);
+/// let results = step.compare(&towers_tensor_cpu::device(1), &towers_tensor_cpu::reference())?;
 /// assert!(results.iter().all(|result| result.agrees()));
 /// assert!(results.iter().any(|result| result.op == "conv2d_weight_gradient"));
-/// # Ok::<(), diagnose::Error>(())
+/// # Ok::<(), towers_diagnose::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct SampleStep {
@@ -111,8 +111,9 @@ impl SampleStep {
             graphs.run(&device, (), &args, || network.train_pass(draws, self.label_smoothing, samples))?;
         }
         let (got, how) = (gradients(network)?, Tolerance::of(device.precision()));
-        let trainable = network.arena().slots().iter().filter(|slot| slot.role == layers::Role::Trainable);
-        let compare = |slot: &layers::Slot| {
+        let trainable =
+            network.arena().slots().iter().filter(|slot| slot.role == towers_layers::Role::Trainable);
+        let compare = |slot: &towers_layers::Slot| {
             let [got, expected] = [&got, &expected].map(|all| &all[slot.span.range()]);
             Comparison::new(&slot.name, REPLAY, [got, expected], &how)
         };
@@ -144,7 +145,7 @@ impl SampleStep {
         let got = change(arena.params.to_vec(&device, at.offset, at.len)?);
         let expected = change(params.to_vec(other, 0, at.len)?);
         let largest = before.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
-        let exact = Tolerance::of(program::Precision::Fp32);
+        let exact = Tolerance::of(towers_program::Precision::Fp32);
         let how = Tolerance { relative: OF_UPDATES, absolute: 4.0 * f32::EPSILON * largest, ..exact };
         Ok(Some(Comparison::new("all parameters", UPDATE, [&got, &expected], &how)))
     }
@@ -171,7 +172,7 @@ fn init(network: &mut Network) -> Result<()> {
 pub fn comparison_device(device: &Device) -> Device {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match device.kind() {
-        "cpu" => tensor_cpu::reference(),
+        "cpu" => towers_tensor_cpu::reference(),
         _ => Cpu::new(cores).without_winograd().into(),
     }
 }

@@ -3,16 +3,16 @@
 use crate::report::{self, SelfTestReport, TestRow};
 use crate::sample_step::{REPLAY, SampleStep, comparison_device, way_around};
 use crate::{Error, gpus};
-use conformance::{Subject, checks};
-use layers::{Comparison, Initializer};
-use optim::Sgd;
-use options::Message;
-use parallel::run_replicas;
-use program::{Device, Precision, Span};
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
+use towers_conformance::{Subject, checks};
+use towers_layers::{Comparison, Initializer};
+use towers_optim::Sgd;
+use towers_options::Message;
+use towers_parallel::run_replicas;
+use towers_program::{Device, Precision, Span};
 
 /// The test of a collective.
 const SUMS: &str = "sums";
@@ -30,12 +30,12 @@ type OpenReplicas<'a> = Box<dyn Fn() -> Result<Vec<Device>, Message> + 'a>;
 /// sums over replicas.
 ///
 /// ```
-/// use diagnose::SelfTest;
+/// use towers_diagnose::SelfTest;
 ///
-/// let device = tensor_cpu::device(1);
+/// let device = towers_tensor_cpu::device(1);
 /// let report = SelfTest::on(&device)
 ///     .only(["pooling", "small_cnn", "sums"])
-///     .replicas(|| Ok(vec![tensor_cpu::device(1); 2]))
+///     .replicas(|| Ok(vec![towers_tensor_cpu::device(1); 2]))
 ///     .run(|row| println!("{} {}", row.name, row.percent()));
 /// assert!(report.rows.len() == 3 && report.failures().count() == 0);
 /// assert!(report.markdown().starts_with("# `towers selftest` on the CPU"));
@@ -58,7 +58,7 @@ impl<'a> SelfTest<'a> {
     pub fn names() -> Vec<&'static str> {
         let mut names: Vec<_> = checks().iter().map(|check| check.topic).collect();
         names.dedup();
-        names.into_iter().chain(models::NAMES).chain([SUMS]).collect()
+        names.into_iter().chain(towers_models::NAMES).chain([SUMS]).collect()
     }
 
     /// These of the [`names`](SelfTest::names) alone, or without any all of them.
@@ -83,7 +83,7 @@ impl<'a> SelfTest<'a> {
         let precisions = match &open {
             None => vec![device.precision()],
             Some(_) if device.kind() != "cpu" => Precision::ALL.to_vec(),
-            Some(_) if tensor_cpu::bf16_level().is_some() => vec![Precision::Fp32, Precision::Bf16],
+            Some(_) if towers_tensor_cpu::bf16_level().is_some() => vec![Precision::Fp32, Precision::Bf16],
             Some(_) => vec![Precision::Fp32],
         };
         let mut facts = report::facts(&device);
@@ -185,7 +185,9 @@ impl Tests<'_> {
     fn networks(&mut self, device: &Device) {
         let other = comparison_device(device);
         let samples = if device.kind() == "cpu" { 1 } else { SAMPLES };
-        let networks = models::NAMES.into_iter().filter_map(|name| Some((name, models::by_name(name, 10)?)));
+        let networks = towers_models::NAMES
+            .into_iter()
+            .filter_map(|name| Some((name, towers_models::by_name(name, 10)?)));
         for (name, model) in networks {
             if !self.has(name) {
                 continue;
@@ -226,7 +228,7 @@ impl Tests<'_> {
             for rank in 0..opened.len() {
                 expected.iter_mut().zip(own(rank)).for_each(|(sum, x)| *sum += x);
             }
-            let how = layers::Tolerance::of(Precision::Fp32);
+            let how = towers_layers::Tolerance::of(Precision::Fp32);
             let compare = |(rank, sums): (usize, &Vec<f32>)| {
                 let layer = format!("{} replicas, on rank {rank}", opened.len());
                 Comparison::new(&layer, "the sum", [sums, &expected], &how)

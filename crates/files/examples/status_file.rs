@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-fn main() -> Result<(), files::Error> {
+fn main() -> Result<(), towers_files::Error> {
     let folder = std::env::temp_dir().join(format!("towers-outside-files-{}", std::process::id()));
     let path = folder.join("status.json");
-    files::write(&path, b"{}")?;
-    files::replace(&path, |file| file.write_all(b"{\"epoch\": 3}"))?;
-    println!("{}", files::read_text(&path)?);
-    std::fs::remove_dir_all(&folder).map_err(files::Error::io("remove", &folder))?;
-    println!("{}", files::read_text(&path).expect_err("it was removed"));
+    towers_files::write(&path, b"{}")?;
+    towers_files::replace(&path, |file| file.write_all(b"{\"epoch\": 3}"))?;
+    println!("{}", towers_files::read_text(&path)?);
+    std::fs::remove_dir_all(&folder).map_err(towers_files::Error::io("remove", &folder))?;
+    println!("{}", towers_files::read_text(&path).expect_err("it was removed"));
     Ok(())
 }

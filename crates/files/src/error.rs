@@ -17,7 +17,7 @@ impl Error {
     /// For `map_err`: turns the system's error into one that names the action and the path.
     ///
     /// ```
-    /// let error = std::fs::remove_file("no/such.csv").map_err(files::Error::io("remove", "no/such.csv".as_ref()));
+    /// let error = std::fs::remove_file("no/such.csv").map_err(towers_files::Error::io("remove", "no/such.csv".as_ref()));
     /// assert!(error.unwrap_err().to_string().starts_with("can't remove no/such.csv: "));
     /// ```
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {

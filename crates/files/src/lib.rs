@@ -7,9 +7,9 @@
 //! ```
 //! # let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("run/status.json");
-//! files::write(&path, b"{}")?;
-//! files::sync_parent(&path)?; // the name is durable now, as the content already was
-//! assert_eq!(files::read_text(&path)?, "{}");
+//! towers_files::write(&path, b"{}")?;
+//! towers_files::sync_parent(&path)?; // the name is durable now, as the content already was
+//! assert_eq!(towers_files::read_text(&path)?, "{}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

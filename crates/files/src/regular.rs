@@ -14,7 +14,7 @@ const MAX_TEXT: u64 = 4 << 30;
 /// When `path` is no regular file, is too large, can't be read, or is not UTF-8.
 ///
 /// ```
-/// assert_eq!(files::read_text("no/such.csv".as_ref()).unwrap_err().source.kind(), std::io::ErrorKind::NotFound);
+/// assert_eq!(towers_files::read_text("no/such.csv".as_ref()).unwrap_err().source.kind(), std::io::ErrorKind::NotFound);
 /// ```
 pub fn read_text(path: &Path) -> Result<String, Error> {
     read(path).map_err(Error::io("read", path))

@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("history.csv");
-/// files::replace(&path, |file| file.write_all(b"epoch,loss"))?;
-/// assert_eq!(files::read_text(&path)?, "epoch,loss");
+/// towers_files::replace(&path, |file| file.write_all(b"epoch,loss"))?;
+/// assert_eq!(towers_files::read_text(&path)?, "epoch,loss");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {

@@ -3,15 +3,15 @@
 //! usage: `onnx_logits FILE HEIGHT WIDTH < IMAGES > SCORES`. Images are float32 in the order (image, row, column, channel). Phases
 //! and their seconds go to standard error. With a fourth argument, `train`, the programs of training are built too.
 
-use interchange::keras::KerasWeights;
-use interchange::onnx::OnnxNetwork;
-use layers::Mode;
-use program::Device;
 use std::error::Error;
 use std::io::{Read, Write, stderr, stdin, stdout};
 use std::path::Path;
 use std::time::Instant;
-use tensor_cpu::Cpu;
+use towers_interchange::keras::KerasWeights;
+use towers_interchange::onnx::OnnxNetwork;
+use towers_layers::Mode;
+use towers_program::Device;
+use towers_tensor_cpu::Cpu;
 
 fn main() {
     if let Err(error) = run() {

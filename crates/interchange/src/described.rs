@@ -1,6 +1,6 @@
 use crate::{Error, Imported, Result};
-use models::Model;
 use std::path::Path;
+use towers_models::Model;
 
 /// The network that a file describes, for images of this height and width or those that the file says.
 pub(crate) fn model_of(path: &Path, network: &Imported, image: Option<[usize; 2]>) -> Result<Model> {

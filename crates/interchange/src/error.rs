@@ -9,10 +9,10 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub enum Error {
     /// A file that can't be read, or tensors that can't be put together.
     #[error(transparent)]
-    Io(#[from] checkpoint::Error),
+    Io(#[from] towers_checkpoint::Error),
     /// A device that does not give a network's parameters.
     #[error(transparent)]
-    Device(#[from] program::Error),
+    Device(#[from] towers_program::Error),
     /// A file of another format or content.
     #[error("{}: {reason}", path.display())]
     File {
@@ -49,9 +49,9 @@ pub enum Error {
     },
 }
 
-impl From<files::Error> for Error {
-    fn from(error: files::Error) -> Self {
-        checkpoint::Error::from(error).into()
+impl From<towers_files::Error> for Error {
+    fn from(error: towers_files::Error) -> Self {
+        towers_checkpoint::Error::from(error).into()
     }
 }
 

@@ -10,7 +10,7 @@ pub const MAX_FILE: u64 = 1 << 31;
 
 /// The bytes of a regular file that is not too large.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    let io = |source| files::Error::io("read", path)(source);
+    let io = |source| towers_files::Error::io("read", path)(source);
     let about = std::fs::metadata(path).map_err(io)?;
     if !about.is_file() {
         return Err(Error::file(path, "it is no regular file"));

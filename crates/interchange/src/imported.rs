@@ -1,5 +1,5 @@
 use crate::Compiled;
-use models::Architecture;
+use towers_models::Architecture;
 
 /// A network as a file of another program describes it, without its weights.
 #[derive(Clone, Debug, Default, PartialEq)]

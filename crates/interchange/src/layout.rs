@@ -1,6 +1,6 @@
 //! PyTorch's names and layouts of parameters, which our ONNX graphs have too.
 
-use layers::ParamSpec;
+use towers_layers::ParamSpec;
 
 /// The buffers of an exported module with the preprocessing.
 pub(crate) const SCALE: &str = "pixel_scale";

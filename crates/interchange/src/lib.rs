@@ -11,13 +11,13 @@
 //! logits. It needs nothing besides.
 //!
 //! ```no_run
-//! use interchange::{keras, onnx, tensors, Source};
+//! use towers_interchange::{keras, onnx, tensors, Source};
 //!
 //! keras::to_onnx("net.keras", "net.onnx")?;
 //!
 //! let loaded = keras::load("net.keras")?; // its model, tensors and notes
 //! loaded.told.iter().for_each(|note| eprintln!("{note}"));
-//! let mut network = loaded.model.build(&tensor_cpu::device(2), 16, layers::Mode::Training)?;
+//! let mut network = loaded.model.build(&towers_tensor_cpu::device(2), 16, towers_layers::Mode::Training)?;
 //! loaded.put_into(&mut network)?;
 //!
 //! // ... and after some training:
@@ -29,7 +29,7 @@
 //!
 //! # Features
 //! `keras` and `onnx`, both on by default, bring what reads HDF5 and zip, and protobuf. State dicts of PyTorch need no more than
-//! [`checkpoint`] has.
+//! [`checkpoint`](towers_checkpoint) has.
 #![forbid(unsafe_code)]
 
 mod compiled;

@@ -1,7 +1,7 @@
 use crate::{Pixels, Result, Source};
-use checkpoint::Tensors;
-use layers::Network;
-use models::Model;
+use towers_checkpoint::Tensors;
+use towers_layers::Network;
+use towers_models::Model;
 
 /// A network of another program with its weights.
 #[derive(Debug)]
@@ -36,12 +36,12 @@ impl Loaded {
     ///
     /// # Errors
     /// If a parameter is missing, and those of the device.
-    pub fn put_into(&self, network: &mut Network) -> layers::Result<()> {
+    pub fn put_into(&self, network: &mut Network) -> towers_layers::Result<()> {
         let device = network.device().clone();
         let arena = network.arena_mut();
         for slot in arena.slots().to_vec() {
             let Some(tensor) = self.tensors.get(&slot.name) else {
-                return Err(layers::Error::Graph {
+                return Err(towers_layers::Error::Graph {
                     layer: slot.name.clone(),
                     what: "it has no values".into(),
                 });

@@ -1,10 +1,10 @@
 use crate::layout::channels_first;
 use crate::{Error, Result, layout};
-use checkpoint::Tensors;
-use layers::{Step, Value};
-use models::Model;
-use program::{Op, ops};
 use std::borrow::Cow;
+use towers_checkpoint::Tensors;
+use towers_layers::{Step, Value};
+use towers_models::Model;
+use towers_program::{Op, ops};
 
 /// A trained network, as the writers of this crate take it. By [default](Source::of) pixels go in as they are, and the classes are
 /// called by their numbers.

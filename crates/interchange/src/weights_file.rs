@@ -1,8 +1,8 @@
 use crate::pytorch::{BY_ONNX, Named, TorchWeights};
 use crate::{Imported, Pixels, Result};
-use checkpoint::Tensors;
-use layers::Step;
 use std::fmt::Debug;
+use towers_checkpoint::Tensors;
+use towers_layers::Step;
 
 /// The weights of a network in a file of another program, with the file's description of the network.
 pub trait WeightsFile: Debug + Send {

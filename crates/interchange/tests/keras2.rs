@@ -1,13 +1,13 @@
 //! Models inside of models, as tf.keras 2.15 writes them: tests/golden/keras2_models.py.
 
 use crate::keras_models::{CLASSES, differences, values};
-use checkpoint::Tensors;
-use interchange::keras::{KerasWeights, is_model_text, read_network};
-use layers::Step;
-use models::Architecture;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use towers_checkpoint::Tensors;
+use towers_interchange::keras::{KerasWeights, is_model_text, read_network};
+use towers_layers::Step;
+use towers_models::Architecture;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(name)
@@ -44,7 +44,8 @@ fn models_of_keras_2_compute_what_it_computes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.json");
     let models = models();
-    for (device, tolerance) in [(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-4)] {
+    for (device, tolerance) in [(towers_tensor_cpu::reference(), 1e-5), (towers_tensor_cpu::device(1), 1e-4)]
+    {
         for entry in &models {
             let what = format!("{} on {}", entry["model"], device.kind());
             assert_eq!(differences(&what, entry, &file, &device, tolerance).0, [""; 0]);

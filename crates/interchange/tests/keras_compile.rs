@@ -1,8 +1,8 @@
 //! The optimizers of models that Keras has compiled: tests/golden/keras_compile.py made the files.
 
-use interchange::Compiled;
-use interchange::keras::read_network;
 use std::path::Path;
+use towers_interchange::Compiled;
+use towers_interchange::keras::read_network;
 
 fn compiled(file: &str) -> Option<Result<Compiled, String>> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras");

@@ -1,13 +1,13 @@
 //! Random models of Keras, built from their configuration: tests/golden/keras_models.py drew them.
 
-use checkpoint::Tensors;
-use interchange::keras::{KerasWeights, read_network};
-use layers::{Draws, Mode, Network, Role};
-use models::{Architecture, LayerSpec, Model};
-use program::Device;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use towers_checkpoint::Tensors;
+use towers_interchange::keras::{KerasWeights, read_network};
+use towers_layers::{Draws, Mode, Network, Role};
+use towers_models::{Architecture, LayerSpec, Model};
+use towers_program::Device;
 
 const BATCH: usize = 2;
 pub(crate) const CLASSES: usize = 5;
@@ -144,7 +144,8 @@ fn random_models_compute_what_keras_computes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.json");
     let (mut differentiated, mut differ) = (0, Vec::new());
-    for (device, tolerance) in [(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-4)] {
+    for (device, tolerance) in [(towers_tensor_cpu::reference(), 1e-5), (towers_tensor_cpu::device(1), 1e-4)]
+    {
         for (k, entry) in golden.iter().enumerate() {
             let what = format!("model {k} on {}", device.kind());
             let (more, has_gradients) = differences(&what, entry, &file, &device, tolerance);
@@ -200,7 +201,7 @@ fn what_keras_measured_and_computes_by_functions_is_taken_over() {
     }
     let model = network.architecture.build(&network.name, [8, 8, 3], 3).unwrap();
     let tensors = weights.assign(&model.steps()).unwrap();
-    let got = logits(&model, &tensors, &images, &tensor_cpu::device(1));
+    let got = logits(&model, &tensors, &images, &towers_tensor_cpu::device(1));
     assert_eq!(compare("adapted", &got, &expected, 1e-5), None);
 }
 

@@ -1,8 +1,8 @@
 //! Whole networks by one call.
 
-use interchange::{Error, Loaded, Pixels, Source, keras, onnx, tensors};
-use layers::Mode;
 use std::path::PathBuf;
+use towers_interchange::{Error, Loaded, Pixels, Source, keras, onnx, tensors};
+use towers_layers::Mode;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras").join(name)
@@ -10,7 +10,7 @@ fn golden(name: &str) -> PathBuf {
 
 /// The scores of two pictures.
 fn scores(loaded: &Loaded) -> Vec<f32> {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let mut network = loaded.model.build(&device, 2, Mode::Inference).unwrap();
     loaded.put_into(&mut network).unwrap();
     assert_eq!(tensors(&network).unwrap().len(), loaded.tensors.len());
@@ -45,8 +45,8 @@ fn what_a_file_does_not_say_is_asked_for() {
     let file = golden("tiny.weights.h5");
     let told = keras::load(&file).unwrap_err();
     assert!(matches!(&told, Error::File { reason, .. } if reason.contains("weights alone")), "{told}");
-    let model = models::small_cnn(2).unwrap();
-    let none = checkpoint::Tensors::new();
+    let model = towers_models::small_cnn(2).unwrap();
+    let none = towers_checkpoint::Tensors::new();
     let told = onnx::write(&Source::of(&model, &none)).unwrap_err();
     assert!(matches!(told, Error::Tensor { .. }), "{told}");
 }

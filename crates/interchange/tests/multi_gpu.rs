@@ -1,12 +1,12 @@
 //! Models that `multi_gpu_model` made: tests/golden/keras_multi_gpu.py saves them with the real Keras 2.3.1.
 
 use crate::keras_models::{compare, logits};
-use checkpoint::Tensors;
-use interchange::keras::{KerasWeights, read_network};
-use models::Model;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use towers_checkpoint::Tensors;
+use towers_interchange::keras::{KerasWeights, read_network};
+use towers_models::Model;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras").join(name)
@@ -78,7 +78,7 @@ fn both_compute_what_keras_computes() {
     let images: Vec<f32> = (0..3 * 3072).map(|k| ((k * 37 + k / 7) % 256) as f32 / 255.0).collect();
     for name in ["multi_gpu", "to_multi_gpu"] {
         let (model, tensors) = model(&KerasWeights::read(&golden(&format!("{name}.keras2.h5"))).unwrap());
-        let logits = logits(&model, &tensors, &images, &tensor_cpu::device(1));
+        let logits = logits(&model, &tensors, &images, &towers_tensor_cpu::device(1));
         let of_picture = |logits: &[f32]| -> Vec<f32> {
             let total = logits.iter().map(|x| x.exp()).sum::<f32>().ln();
             logits.iter().map(|x| x - total).collect()

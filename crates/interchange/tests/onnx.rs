@@ -1,17 +1,17 @@
 //! What the writer wrote, decoded again: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has the numbers of the fields.
 
-use checkpoint::Tensors;
-use interchange::onnx::OnnxNetwork;
-use interchange::{Error, Pixels, Source, onnx, pytorch};
-use layers::{
+use std::collections::HashSet;
+use std::path::Path;
+use towers_checkpoint::Tensors;
+use towers_interchange::onnx::OnnxNetwork;
+use towers_interchange::{Error, Pixels, Source, onnx, pytorch};
+use towers_layers::{
     AveragePooling2D, ChannelShuffle, ChannelSlice, Conv2D, Cropping2D, Dense, Dropout, Flatten, Graph,
     Initializer, Layer, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec,
     Role, Step, UpSampling2D, ZeroPadding2D,
 };
-use models::Model;
-use program::{Activation, Noise, Pad, Shape, TensorId, ops};
-use std::collections::HashSet;
-use std::path::Path;
+use towers_models::Model;
+use towers_program::{Activation, Noise, Pad, Shape, TensorId, ops};
 
 /// A field of a message: its number, and its number or its bytes.
 type Field<'a> = (u64, u64, &'a [u8]);
@@ -119,7 +119,7 @@ fn graphs_have_the_right_nodes() {
             "Mul 1 Add 9 Conv 20 BatchNormalization 20 Relu 17 GlobalAveragePool 1 Flatten 1 Gemm 1",
         ),
     ] {
-        let model = models::by_name(name, 10).unwrap().unwrap();
+        let model = towers_models::by_name(name, 10).unwrap().unwrap();
         let (tensors, classes) = (tensors(&model), classes(10));
         let bytes = onnx::write(&source(&model, name, &tensors, &classes, Pixels { scale, shift })).unwrap();
         let opset = all(&bytes, 8)[0];
@@ -154,7 +154,7 @@ fn graphs_have_the_right_nodes() {
 
 #[test]
 fn tensors_lie_as_in_pytorch() {
-    let model = models::small_cnn(10).unwrap();
+    let model = towers_models::small_cnn(10).unwrap();
     let (tensors, classes) = (tensors(&model), classes(10));
     let pixels = Pixels { scale: vec![1.0; 3], shift: (0..3072).map(|k| k as f32).collect() };
     let source = source(&model, "small_cnn", &tensors, &classes, pixels);
@@ -191,7 +191,7 @@ fn tensors_lie_as_in_pytorch() {
 
 /// Logits of a picture, by a network with these tensors; without them its first weights, which are returned.
 fn predicted(model: &Model, tensors: Option<&Tensors>) -> (Vec<f32>, Tensors) {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let mut network: Network = model.build(&device, 1, Mode::Inference).unwrap();
     network.init(3).unwrap();
     for slot in network.arena().slots().to_vec() {
@@ -200,7 +200,7 @@ fn predicted(model: &Model, tensors: Option<&Tensors>) -> (Vec<f32>, Tensors) {
             network.arena_mut().load(&device, &slot, tensor.data()).unwrap();
         }
     }
-    let own = interchange::tensors(&network).unwrap();
+    let own = towers_interchange::tensors(&network).unwrap();
     let images: Vec<f32> = (0..network.sample_len()).map(|k| (k * 37 % 101) as f32 / 101.0 - 0.5).collect();
     network.set_input(&images, &[0]).unwrap();
     network.predict().unwrap();
@@ -213,8 +213,8 @@ fn graphs_come_back_with_the_same_logits() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("net.onnx");
     let classes = classes(10);
-    for name in models::NAMES {
-        let model = models::by_name(name, 10).unwrap().unwrap();
+    for name in towers_models::NAMES {
+        let model = towers_models::by_name(name, 10).unwrap().unwrap();
         let (expected, tensors) = predicted(&model, None);
         let pixels = Pixels { scale: vec![0.5; 3], shift: (0..3072).map(|k| k as f32).collect() };
         std::fs::write(
@@ -236,7 +236,7 @@ fn graphs_come_back_with_the_same_logits() {
         assert_eq!(predicted(&back, Some(&tensors)).0, expected, "{name}");
     }
     // A graph without nodes for the pixels takes them as they are, if it has been exported.
-    let model = models::small_cnn(10).unwrap();
+    let model = towers_models::small_cnn(10).unwrap();
     let (tensors, pixels) = (tensors(&model), Pixels::unchanged(3));
     std::fs::write(&file, onnx::write(&source(&model, "a", &tensors, &classes, pixels.clone())).unwrap())
         .unwrap();
@@ -247,7 +247,7 @@ fn graphs_come_back_with_the_same_logits() {
 fn hostile_graphs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("net.onnx");
-    let model = models::small_cnn(10).unwrap();
+    let model = towers_models::small_cnn(10).unwrap();
     let (tensors, classes) = (tensors(&model), classes(10));
     let pixels = Pixels { scale: vec![0.5; 3], shift: vec![0.0; 3] };
     let whole = onnx::write(&source(&model, "small_cnn", &tensors, &classes, pixels)).unwrap();
@@ -483,7 +483,7 @@ impl Layer for Secret {
         vec![ParamSpec { name: "scale", shape: vec![1], init: Initializer::Ones, role: Role::Trainable }]
     }
 
-    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> towers_program::Result<TensorId> {
         to.push(ops::Scale { factor: 2.0 }, inputs)
     }
 }

@@ -1,10 +1,10 @@
 //! Weights of ONNX graphs in files beside them.
 
 use crate::onnx_forms::{bytes, node, number, value};
-use interchange::onnx::OnnxNetwork;
 use serde_json::json;
 use std::fs;
 use std::path::Path;
+use towers_interchange::onnx::OnnxNetwork;
 
 /// A graph of one dense layer, whose matrix of 48 x 2 is where these entries say.
 fn graph(entries: &[(&str, &str)]) -> Vec<u8> {

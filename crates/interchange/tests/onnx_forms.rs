@@ -3,10 +3,10 @@
 
 use crate::keras_models::{self, numbers};
 use half::{bf16, f16};
-use interchange::onnx::OnnxNetwork;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use towers_interchange::onnx::OnnxNetwork;
 
 const BATCH: usize = 2;
 
@@ -138,7 +138,7 @@ fn scores(path: &Path, [h, w]: [usize; 2], images: &[f32]) -> Result<Vec<f64>, B
     let network = read.network();
     let model = network.architecture.build(&network.name, [h, w, 3], network.classes.unwrap_or(1))?;
     let tensors = read.assign(&model.steps())?;
-    let logits = keras_models::logits(&model, &tensors, images, &tensor_cpu::reference());
+    let logits = keras_models::logits(&model, &tensors, images, &towers_tensor_cpu::reference());
     Ok(logits.into_iter().map(f64::from).collect())
 }
 

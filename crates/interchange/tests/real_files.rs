@@ -1,16 +1,16 @@
 //! Small networks as the packages themselves write them: tests/golden/real_files.py builds and saves them.
 
 use crate::keras_models::{drop_nothing, logits, numbers};
-use checkpoint::Tensors;
-use interchange::Imported;
-use interchange::keras::KerasWeights;
-use interchange::onnx::OnnxNetwork;
-use layers::{Draws, Mode, Role, Slot};
-use models::Model;
-use program::Device;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use towers_checkpoint::Tensors;
+use towers_interchange::Imported;
+use towers_interchange::keras::KerasWeights;
+use towers_interchange::onnx::OnnxNetwork;
+use towers_layers::{Draws, Mode, Role, Slot};
+use towers_models::Model;
+use towers_program::Device;
 
 const SIDE: usize = 32;
 
@@ -84,7 +84,7 @@ fn networks_of_other_packages_have_their_scores_and_gradients() {
     for (name, expected) in &all {
         let (model, tensors) = read(&folder.join(name));
         let images = if name.ends_with(".onnx") { &images } else { &pixels };
-        for device in [tensor_cpu::reference(), tensor_cpu::device(1)] {
+        for device in [towers_tensor_cpu::reference(), towers_tensor_cpu::device(1)] {
             let mut check = |what: &str, got: &[f64], expected: &[f64], bound: f64| {
                 let difference = difference(got, expected);
                 let line = format!("{name}, {what} on {}: {difference:.1e}", device.kind());

@@ -1,11 +1,11 @@
 //! Networks of PyTorch in ONNX, as its exporters write them: tests/golden/torch_models.py made them.
 
 use crate::keras_models::{self, compare, numbers};
-use interchange::onnx::OnnxNetwork;
-use program::Device;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use towers_interchange::onnx::OnnxNetwork;
+use towers_program::Device;
 
 const BATCH: usize = 2;
 
@@ -50,7 +50,8 @@ fn exported_networks_compute_what_pytorch_computes() {
     let golden: Vec<Value> =
         serde_json::from_slice(&fs::read(folder.with_extension("json")).unwrap()).unwrap();
     let mut differ = Vec::new();
-    for (device, tolerance) in [(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-4)] {
+    for (device, tolerance) in [(towers_tensor_cpu::reference(), 1e-5), (towers_tensor_cpu::device(1), 1e-4)]
+    {
         for entry in &golden {
             let name = entry["file"].as_str().unwrap();
             let image = [0, 1].map(|k| entry["image"][k].as_u64().unwrap() as usize);

@@ -1,11 +1,11 @@
 //! Starts itself twice: `cargo run -p towers-launch --example two_ranks`
 
-use launch::Launch;
-use launch::rendezvous::{discover, variable};
 use std::process::ExitCode;
+use towers_launch::Launch;
+use towers_launch::rendezvous::{discover, variable};
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    launch::follow_launcher();
+    towers_launch::follow_launcher();
     let Some(place) = discover(variable)? else {
         let end = Launch::new(2).restarts(1).verbose(true).run()?;
         return Ok(end.status().into());

@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// The secret of the processes could not be drawn.
     #[error(transparent)]
-    Rendezvous(#[from] rendezvous::Error),
+    Rendezvous(#[from] towers_rendezvous::Error),
 }
 
 impl Error {

@@ -4,12 +4,12 @@ use crate::channel::Channel;
 use crate::launch::Launch;
 use crate::launcher_death::end_with_launcher;
 use crate::{Error, Result, mpi};
-use rendezvous::Secret;
 use std::env;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
+use towers_rendezvous::Secret;
 
 /// Variables of another launcher or run, which would contradict.
 const FOREIGN: &[&str] = &[

@@ -14,7 +14,7 @@ pub(crate) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 /// Several processes of one program on this machine.
 ///
 /// Each finds its place in the variables of torchrun: `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE`,
-/// `MASTER_ADDR` and `MASTER_PORT`. [`rendezvous::discover`] reads them.
+/// `MASTER_ADDR` and `MASTER_PORT`. [`towers_rendezvous::discover`] reads them.
 #[derive(Clone)]
 pub struct Launch {
     pub(crate) processes: usize,

@@ -43,7 +43,7 @@ pub fn on_orders(mut handler: impl FnMut(Signal) + Send + 'static) {
 fn connect() -> io::Result<Option<TcpStream>> {
     let variable = |name| std::env::var(name).map_err(io::Error::other);
     let (Ok(address), Ok(token)) = (variable(ADDRESS), variable(TOKEN)) else { return Ok(None) };
-    let Ok(Some(place)) = rendezvous::discover(rendezvous::variable) else { return Ok(None) };
+    let Ok(Some(place)) = towers_rendezvous::discover(towers_rendezvous::variable) else { return Ok(None) };
     let address = address.parse().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, CONNECTING)?;
     let (rank, id) = (place.rank, std::process::id());

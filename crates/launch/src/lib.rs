@@ -19,5 +19,5 @@ pub use error::{Error, Result};
 pub use launch::{End, Launch, MOST_PROCESSES};
 pub use launched::{farewell, is_restarted_on_failure, on_orders, ready};
 pub use launcher_death::{follow_launcher, is_launched};
-pub use rendezvous;
 pub use status::{BAD_USAGE, INCOMPLETE, INTERRUPTED};
+pub use towers_rendezvous as rendezvous;

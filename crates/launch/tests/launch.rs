@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
-use launch::{End, Error, Launch};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
+use towers_launch::{End, Error, Launch};
 
 /// Runs a script in each of `launch`'s processes. Returns the end, and the lines for a person.
 fn run(launch: Launch, script: &str) -> (End, Vec<String>) {
@@ -41,9 +41,9 @@ fn the_last_words_of_a_failure_are_told_before_the_restart() {
 #[test]
 fn statuses_decide_about_a_restart() {
     let of = |status: u8| run(Launch::new(1).restarts(1), &format!("exit {status}"));
-    let (end, told) = of(launch::BAD_USAGE);
+    let (end, told) = of(towers_launch::BAD_USAGE);
     assert_eq!((end, told.len()), (End::Failed { status: 2 }, 1), "it is not started again");
-    let (end, told) = of(launch::INCOMPLETE);
+    let (end, told) = of(towers_launch::INCOMPLETE);
     assert_eq!((end.status(), told), (75, vec!["restarting all processes (restart 1 of 1)".to_owned()]));
     let (end, told) = run(Launch::new(1), "kill -ABRT $$");
     assert_eq!(end.status(), 134);

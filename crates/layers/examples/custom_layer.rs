@@ -4,8 +4,8 @@
 //! `Residual` is `y = x + max(x, 0)`, from two ops. The backward pass follows from them. See
 //! docs/adding-an-op.md for new ops.
 
-use layers::{Dense, Draws, Graph, Layer, Lower, Mode};
-use program::{Activation, Result, TensorId, ops};
+use towers_layers::{Dense, Draws, Graph, Layer, Lower, Mode};
+use towers_program::{Activation, Result, TensorId, ops};
 
 #[derive(Debug)]
 struct Residual;
@@ -16,13 +16,13 @@ impl Layer for Residual {
     }
 }
 
-fn main() -> layers::Result<()> {
+fn main() -> towers_layers::Result<()> {
     let mut graph = Graph::new("with_residual", [1, 1, 2]);
     let x = graph.add(Dense::new(8), graph.input())?;
     let x = graph.add(Residual, x)?;
     let logits = graph.add(Dense::new(2), x)?;
     println!("{}", graph.summary(logits));
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let mut network = graph.build(logits, &device, 4, Mode::Training)?;
     network.init(1)?;
     // Whether the two numbers are alike: a network without a kink can't tell.

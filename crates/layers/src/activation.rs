@@ -1,18 +1,18 @@
 use crate::{Layer, Lower};
-use program::{Activation, Error, Result, TensorId, ops};
 use std::borrow::Cow;
+use towers_program::{Activation, Error, Result, TensorId, ops};
 
 /// An activation as a separate layer: Keras' `Activation("relu")`. After a normalization, that layer's
 /// `activation` does the same and saves a pass over the memory. Convolutions and dense layers only take ReLUs:
 /// the gradients of the others need values that a fused op would overwrite.
 ///
 /// ```
-/// use layers::Graph;
-/// use program::Activation;
+/// use towers_layers::Graph;
+/// use towers_program::Activation;
 ///
 /// let mut graph = Graph::new("activations", [8, 8, 3]);
 /// let x = graph.add(Activation::Gelu, graph.input())?;
-/// # Ok::<(), layers::Error>(())
+/// # Ok::<(), towers_layers::Error>(())
 /// ```
 impl Layer for Activation {
     fn kind(&self) -> Cow<'static, str> {

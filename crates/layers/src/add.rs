@@ -2,8 +2,8 @@ use crate::activation::{check_fused, fused};
 use crate::multiply::merge;
 use crate::{Layer, Lower};
 use core::ops::RangeInclusive;
-use program::{Activation, Result, TensorId, ops};
 use std::borrow::Cow;
+use towers_program::{Activation, Result, TensorId, ops};
 
 /// The sum of two tensors, with an activation fused into it: the end of a residual block. Keras' `Add()([a, b])`.
 /// Both have one shape, or the smaller one has one number for each channel or pixel, as for a [`Multiply`](crate::Multiply).
@@ -12,8 +12,8 @@ use std::borrow::Cow;
 /// serves as both gradients.
 ///
 /// ```
-/// use layers::{Add, BatchNormalization, Conv2D, Graph};
-/// use program::Activation::Relu;
+/// use towers_layers::{Add, BatchNormalization, Conv2D, Graph};
+/// use towers_program::Activation::Relu;
 ///
 /// let mut graph = Graph::new("residual", [8, 8, 3]);
 /// let x = graph.add(Conv2D::new(16, 3).same(), graph.input())?;
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 /// let y = graph.add(BatchNormalization::new(), y)?;
 /// let sum = graph.add(Add::new().activation(Relu), [y, x])?;
 /// assert_eq!(graph.shape(sum), graph.shape(x));
-/// # Ok::<(), layers::Error>(())
+/// # Ok::<(), towers_layers::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Add {

@@ -1,5 +1,5 @@
 use crate::{Layer, Lower};
-use program::{Result, TensorId, ops};
+use towers_program::{Result, TensorId, ops};
 
 /// Channels in another order: those of `groups` equal parts take turns, as between the grouped convolutions of ShuffleNet.
 ///

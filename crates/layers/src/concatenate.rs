@@ -1,6 +1,6 @@
 use crate::{Layer, Lower};
 use core::ops::RangeInclusive;
-use program::{Result, TensorId, ops};
+use towers_program::{Result, TensorId, ops};
 
 /// Joins tensors along their channels: Keras' `Concatenate`.
 ///
@@ -8,14 +8,14 @@ use program::{Result, TensorId, ops};
 /// twice is copied. So is one that a layer reads to write another slice.
 ///
 /// ```
-/// use layers::{Concatenate, Conv2D, Graph};
+/// use towers_layers::{Concatenate, Conv2D, Graph};
 ///
 /// let mut graph = Graph::new("branches", [8, 8, 3]);
 /// let a = graph.add(Conv2D::new(16, 1), graph.input())?;
 /// let b = graph.add(Conv2D::new(8, 3).same(), graph.input())?;
 /// let both = graph.add(Concatenate, [a, b])?;
 /// assert_eq!(graph.shape(both).c, 24);
-/// # Ok::<(), layers::Error>(())
+/// # Ok::<(), towers_layers::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Concatenate;

@@ -1,7 +1,7 @@
 use crate::activation::check_fused;
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::ops::Depthwise;
-use program::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
+use towers_program::ops::Depthwise;
+use towers_program::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
 /// Zeros around an image: Keras' two kinds, or given widths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use crate::activation::check_fused;
 use crate::conv2d::{at_least_one, weights_and_bias};
 use crate::{Initializer, Layer, Lower, ParamSpec};
-use program::{Activation, Error, Linear, Result, Shape, TensorId, ops};
+use towers_program::{Activation, Error, Linear, Result, Shape, TensorId, ops};
 
 /// A fully connected layer, with an activation fused into it.
 ///

@@ -1,8 +1,8 @@
 use crate::activation::check_fused;
 use crate::conv2d::at_least_one;
 use crate::{Initializer, Layer, Lower, Padding, ParamSpec, Role};
-use program::ops::Depthwise;
-use program::{Activation, Conv2d, Pad, Result, Shape, TensorId, ops};
+use towers_program::ops::Depthwise;
+use towers_program::{Activation, Conv2d, Pad, Result, Shape, TensorId, ops};
 
 /// The windows that move over each channel, and their weights.
 #[derive(Clone, Debug, PartialEq)]

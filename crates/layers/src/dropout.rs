@@ -1,5 +1,5 @@
 use crate::{Layer, Lower};
-use program::{DropoutMask, Noise, Result, TensorId, ops};
+use towers_program::{DropoutMask, Noise, Result, TensorId, ops};
 
 /// Sets a share of the elements to 0 in training and scales the rest by `1 / (1 - rate)`. Does nothing in
 /// inference.
@@ -32,6 +32,6 @@ impl Layer for Dropout {
         if !to.is_training() {
             return Ok(inputs[0]);
         }
-        to.push(ops::Dropout { rate, noise, domain: philox::domain(to.name()) }, inputs)
+        to.push(ops::Dropout { rate, noise, domain: towers_philox::domain(to.name()) }, inputs)
     }
 }

@@ -11,11 +11,11 @@ pub enum Error {
         /// The layer's name.
         layer: String,
         /// The device's error.
-        source: Box<program::Error>,
+        source: Box<towers_program::Error>,
     },
     /// The device failed outside of any layer.
     #[error(transparent)]
-    Tensor(#[from] program::Error),
+    Tensor(#[from] towers_program::Error),
     /// Tensors that a layer can't combine.
     #[error("layer {layer}: {what}")]
     Graph {
@@ -80,7 +80,7 @@ pub(crate) trait InLayer<T> {
     fn in_layer(self, name: &str) -> Result<T>;
 }
 
-impl<T> InLayer<T> for program::Result<T> {
+impl<T> InLayer<T> for towers_program::Result<T> {
     fn in_layer(self, name: &str) -> Result<T> {
         self.map_err(|source| Error::Layer { layer: name.to_owned(), source: Box::new(source) })
     }

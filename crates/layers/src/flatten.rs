@@ -1,5 +1,5 @@
 use crate::{Layer, Lower};
-use program::{Result, TensorId, ops};
+use towers_program::{Result, TensorId, ops};
 
 /// One vector a sample, in the order `(row, column, channel)`, as Keras' `Flatten` makes of channels-last images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

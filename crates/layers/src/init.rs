@@ -1,4 +1,4 @@
-use philox::{Philox, domain};
+use towers_philox::{Philox, domain};
 
 /// How a parameter gets its first values: Keras' initializers.
 ///
@@ -51,7 +51,7 @@ impl Initializer {
     /// The values of a parameter called `name` under `seed`.
     ///
     /// ```
-    /// use layers::Initializer;
+    /// use towers_layers::Initializer;
     /// let kernel = Initializer::GlorotUniform.values(1, "conv2d/kernel", &[3, 3, 3, 32]);
     /// let limit = (6.0 / f64::from(9 * 3 + 9 * 32)).sqrt() as f32;
     /// assert!(kernel.iter().all(|w| w.abs() <= limit));

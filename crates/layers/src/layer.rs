@@ -1,7 +1,7 @@
 use crate::parameter::{ParamPlace, ParamSpec, Role};
 use core::ops::RangeInclusive;
-use program::{Arena, Builder, Error, Op, Parameter, Result, Shape, Span, TensorId};
 use std::borrow::Cow;
+use towers_program::{Arena, Builder, Error, Op, Parameter, Result, Shape, Span, TensorId};
 
 /// A layer's configuration, as a [`Graph`](crate::Graph) holds it.
 ///
@@ -9,8 +9,8 @@ use std::borrow::Cow;
 /// follow from the ops.
 ///
 /// ```
-/// use layers::{Graph, Layer, Lower};
-/// use program::{Activation, Result, TensorId, ops};
+/// use towers_layers::{Graph, Layer, Lower};
+/// use towers_program::{Activation, Result, TensorId, ops};
 ///
 /// /// `y = x + max(x, 0)`.
 /// #[derive(Debug)]
@@ -26,7 +26,7 @@ use std::borrow::Cow;
 /// let mut graph = Graph::new("residual", [8, 8, 3]);
 /// let y = graph.add(Residual, graph.input())?;
 /// assert_eq!(graph.shape(y), graph.shape(graph.input()));
-/// # Ok::<(), layers::Error>(())
+/// # Ok::<(), towers_layers::Error>(())
 /// ```
 pub trait Layer: core::fmt::Debug + Send + Sync {
     /// The type's name as Keras spells it, for the summary: `Conv2D`. By default the name of the Rust type.

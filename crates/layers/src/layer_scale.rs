@@ -1,6 +1,6 @@
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::ops::Depthwise;
-use program::{Activation, Result, Shape, TensorId, ops};
+use towers_program::ops::Depthwise;
+use towers_program::{Activation, Result, Shape, TensorId, ops};
 
 /// Each channel times a trained factor: the layer scale of ConvNeXt's residuals, and `LayerScale` of `keras.applications`.
 ///
@@ -8,12 +8,12 @@ use program::{Activation, Result, Shape, TensorId, ops};
 /// transformers", 2021.
 ///
 /// ```
-/// use layers::{Graph, LayerScale};
+/// use towers_layers::{Graph, LayerScale};
 ///
 /// let mut graph = Graph::new("scaled", [8, 8, 6]);
 /// let y = graph.add(LayerScale::new(1e-6), graph.input())?;
 /// assert_eq!(graph.shape(y), graph.shape(graph.input()));
-/// # Ok::<(), layers::Error>(())
+/// # Ok::<(), towers_layers::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerScale {

@@ -5,8 +5,8 @@
 //! activation, gradient and parameter has its place. No training step after the first allocates anything.
 //!
 //! ```
-//! use layers::{Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
-//! use program::Activation;
+//! use towers_layers::{Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
+//! use towers_program::Activation;
 //!
 //! let mut graph = Graph::new("tiny", [8, 8, 3]);
 //! let x = graph.input();
@@ -16,7 +16,7 @@
 //! let logits = graph.add(Dense::new(10), x)?;
 //! assert_eq!(graph.summary(logits).trainable, 3 * 3 * 3 * 4 + 4 + 64 * 10 + 10);
 //!
-//! let mut network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training)?;
+//! let mut network = graph.build(logits, &towers_tensor_cpu::device(1), 2, Mode::Training)?;
 //! network.init(7)?;
 //! network.set_input(&[0.5; 2 * 8 * 8 * 3], &[1, 2])?;
 //! network.train_pass(Draws { seed: 7, step: 0, first_sample: 0 }, 0.0, 2)?;
@@ -24,7 +24,7 @@
 //! // The optimizer's step goes here, and then the running averages move.
 //! network.finish_step(2)?;
 //! assert!(metrics.loss_sum / 2.0 > 1.0 && metrics.loss_sum / 2.0 < 4.0);
-//! # Ok::<(), layers::Error>(())
+//! # Ok::<(), towers_layers::Error>(())
 //! ```
 //!
 //! Gradients are those of the loss summed over this network's samples and divided by the *global* sample

@@ -1,14 +1,14 @@
 use crate::{Layer, Lower};
 use core::ops::RangeInclusive;
-use program::ops::{How, Merge};
-use program::{Result, TensorId};
+use towers_program::ops::{How, Merge};
+use towers_program::{Result, TensorId};
 
 /// The product of two tensors of one shape, or of a tensor with one number for each of its channels, (1, 1, channels), or for each of
 /// its pixels, (rows, columns, 1). Keras' `Multiply()([a, b])`.
 ///
 /// ```
-/// use layers::{Conv2D, GlobalAveragePooling2D, Graph, Multiply, Reshape};
-/// use program::Activation::Sigmoid;
+/// use towers_layers::{Conv2D, GlobalAveragePooling2D, Graph, Multiply, Reshape};
+/// use towers_program::Activation::Sigmoid;
 ///
 /// // Squeeze and excite.
 /// let mut graph = Graph::new("gate", [8, 8, 16]);
@@ -19,7 +19,7 @@ use program::{Result, TensorId};
 /// let gate = graph.add(Sigmoid, gate)?;
 /// let y = graph.add(Multiply, [x, gate])?;
 /// assert_eq!(graph.shape(y), graph.shape(x));
-/// # Ok::<(), layers::Error>(())
+/// # Ok::<(), towers_layers::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Multiply;

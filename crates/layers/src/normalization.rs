@@ -1,7 +1,7 @@
 use crate::activation::fused;
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::{Activation, BatchNorm, Result, Shape, TensorId, ops};
 use std::borrow::Cow;
+use towers_program::{Activation, BatchNorm, Result, Shape, TensorId, ops};
 
 /// Batch normalization over all axes but the channels, with an activation fused into it.
 ///
@@ -76,7 +76,7 @@ impl Layer for BatchNormalization {
     fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
         let (op, what, accepted) = ("batch normalization", "momentum", "from 0 to 1");
         if !(0.0..=1.0).contains(&self.momentum) {
-            return Err(program::Error::Value { op, what, value: self.momentum.into(), accepted });
+            return Err(towers_program::Error::Value { op, what, value: self.momentum.into(), accepted });
         }
         check_epsilon(op, self.epsilon)?;
         let bn = BatchNorm { epsilon: self.epsilon, act: self.activation };
@@ -178,5 +178,5 @@ pub(crate) fn check_epsilon(op: &'static str, epsilon: f32) -> Result<()> {
         return Ok(());
     }
     let (what, accepted) = ("epsilon", "a finite number of at least 0");
-    Err(program::Error::Value { op, what, value: epsilon.into(), accepted })
+    Err(towers_program::Error::Value { op, what, value: epsilon.into(), accepted })
 }

@@ -1,5 +1,5 @@
 use crate::Initializer;
-use program::Span;
+use towers_program::Span;
 
 /// A parameter: its name in the layer, shape, first values and part in training.
 #[derive(Clone, Debug, PartialEq)]

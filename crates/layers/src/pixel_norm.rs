@@ -1,6 +1,6 @@
 use crate::normalization::{affine, check_epsilon};
 use crate::{Layer, Lower, ParamSpec};
-use program::{Result, Shape, TensorId, ops};
+use towers_program::{Result, Shape, TensorId, ops};
 
 /// Normalizes each pixel over its channels, or each vector: `gamma * (x - mean) / sqrt(var + epsilon) + beta`.
 ///

@@ -1,5 +1,5 @@
 use crate::{Layer, Lower, Padding};
-use program::{Pad, Pool2d, Result, Shape, TensorId, ops};
+use towers_program::{Pad, Pool2d, Result, Shape, TensorId, ops};
 
 macro_rules! pooling {
     ($(#[$doc:meta])* $name:ident $(, $(#[$flag_doc:meta])* $flag:ident)?) => {

@@ -1,5 +1,5 @@
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::{Result, Shape, TensorId, ops};
+use towers_program::{Result, Shape, TensorId, ops};
 
 /// `x`, or `alpha * x` below 0, with a trained alpha for each channel: Keras' `PReLU(shared_axes=[1, 2])`, PyTorch's `PReLU`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::ops::Depthwise;
-use program::{Activation, Result, Shape, TensorId, ops};
+use towers_program::ops::Depthwise;
+use towers_program::{Activation, Result, Shape, TensorId, ops};
 
 /// All numbers times a constant, plus another one: Keras' `Rescaling(scale, offset)`.
 ///

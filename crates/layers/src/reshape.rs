@@ -1,5 +1,5 @@
 use crate::{Layer, Lower};
-use program::{Result, Shape, TensorId, ops};
+use towers_program::{Result, Shape, TensorId, ops};
 
 /// The same numbers as an image of another shape, in the order `(row, column, channel)`: Keras' `Reshape`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

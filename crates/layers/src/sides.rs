@@ -1,5 +1,5 @@
 use crate::{Layer, Lower};
-use program::{Pad, Result, TensorId, ops};
+use towers_program::{Pad, Result, TensorId, ops};
 
 /// Zeros around images. Before a convolution [`Padding::Sides`](crate::Padding) does the same without an op of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

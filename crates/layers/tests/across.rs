@@ -1,15 +1,15 @@
 //! Passes with statistics of several replicas: the same function as one replica with the whole batch.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
-    BatchNormalization, Conv2D, Dense, Draws, Dropout, Exchange, Flatten, Graph, MaxPooling2D, Mode, Network,
-    Value,
-};
-use program::{Activation::Relu, Device, Result, Span, Storage, View};
 use std::ops::Range;
 use std::sync::{Barrier, Mutex};
 use std::thread;
-use testkit::{Tolerance, compare, pattern};
+use towers_layers::{
+    BatchNormalization, Conv2D, Dense, Draws, Dropout, Exchange, Flatten, Graph, MaxPooling2D, Mode, Network,
+    Value,
+};
+use towers_program::{Activation::Relu, Device, Result, Span, Storage, View};
+use towers_testkit::{Tolerance, compare, pattern};
 
 const SIZE: [usize; 3] = [5, 4, 2];
 const SAMPLE: usize = 5 * 4 * 2;
@@ -171,7 +171,8 @@ const CUTS: [&[usize]; 6] = [&[7], &[4, 7], &[0, 7], &[1, 3, 7], &[2, 2, 7], &[0
 /// Gradients, sums behind the running averages, losses, and gradients of the images.
 #[test]
 fn replicas_compute_what_one_does() {
-    for (device, tolerance) in [(tensor_cpu::reference(), 1e-12), (tensor_cpu::device(1), 2e-5)] {
+    for (device, tolerance) in [(towers_tensor_cpu::reference(), 1e-12), (towers_tensor_cpu::device(1), 2e-5)]
+    {
         let expected = alone(&mut build(&device), &images());
         for cuts in CUTS {
             let mut networks: Vec<Network> = cuts.iter().map(|_| build(&device)).collect();
@@ -186,7 +187,7 @@ fn replicas_compute_what_one_does() {
 /// The test above can fail: without an exchange, replicas compute another function.
 #[test]
 fn replicas_that_do_not_meet_compute_something_else() {
-    let device = tensor_cpu::reference();
+    let device = towers_tensor_cpu::reference();
     let expected = alone(&mut build(&device), &images());
     let mut sum = vec![0.0; expected.grads.len()];
     for rows in [0..4, 4..7] {
@@ -205,7 +206,7 @@ fn replicas_that_do_not_meet_compute_something_else() {
 fn gradients_are_those_of_the_loss_of_all() {
     const STEP: f64 = 1.0 / 65_536.0;
     let cuts = [2, 2, 7];
-    let device = tensor_cpu::reference();
+    let device = towers_tensor_cpu::reference();
     let mut networks: Vec<Network> = cuts.iter().map(|_| build(&device)).collect();
     let (mut images, metrics) = (images(), networks[0].arena().metrics.offset);
     let grads = together(&mut networks, &cuts, &images);
@@ -245,7 +246,7 @@ fn gradients_are_those_of_the_loss_of_all() {
 /// The running averages after a step are those of the whole batch, wherever the samples are.
 #[test]
 fn running_averages_are_those_of_the_whole_batch() {
-    let device = tensor_cpu::reference();
+    let device = towers_tensor_cpu::reference();
     let averages = |network: &mut Network, grads: &[f64]| {
         network.arena_mut().grads.as_f64_mut().unwrap().copy_from_slice(grads);
         network.finish_step(LABELS.len()).unwrap();
@@ -268,15 +269,15 @@ fn only_some_layers_meet() {
     let mut graph = Graph::new("test", SIZE);
     let x = graph.add(Flatten, graph.input()).unwrap();
     let logits = graph.add(Dense::new(4), x).unwrap();
-    let mut network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training).unwrap();
+    let mut network = graph.build(logits, &towers_tensor_cpu::device(1), 2, Mode::Training).unwrap();
     assert!(!network.synchronize(0, 3).unwrap());
-    assert!(build(&tensor_cpu::device(1)).synchronize(0, 3).unwrap());
+    assert!(build(&towers_tensor_cpu::device(1)).synchronize(0, 3).unwrap());
 }
 
 /// A synchronized replica may still train alone.
 #[test]
 fn a_pass_alone_is_the_same_when_replicas_are_prepared() {
-    for device in [tensor_cpu::reference(), tensor_cpu::device(1)] {
+    for device in [towers_tensor_cpu::reference(), towers_tensor_cpu::device(1)] {
         let (mut plain, mut prepared) = (build(&device), build(&device));
         assert!(prepared.synchronize(1, 2).unwrap());
         let images = images();

@@ -2,12 +2,12 @@
 //! several parts.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
+use towers_layers::{
     AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D,
     Value,
 };
-use program::Activation::Relu as Rectified;
-use testkit::GradientCheck;
+use towers_program::Activation::Relu as Rectified;
+use towers_testkit::GradientCheck;
 
 /// Flattens `x`, adds a dense layer and checks everything.
 fn check(mut graph: Graph, x: Value) {
@@ -53,8 +53,8 @@ fn a_value_that_layers_of_every_kind_read() {
         graph.add(Conv2D::new(2, 3).same().activation(Rectified), x),
         graph.add(Rectified, x),
         graph.add(BatchNormalization::new(), x),
-        graph.add(MaxPooling2D::new(2).strides(1).padding(layers::Padding::Same), x),
-        graph.add(AveragePooling2D::new(3).strides(1).padding(layers::Padding::Same), x),
+        graph.add(MaxPooling2D::new(2).strides(1).padding(towers_layers::Padding::Same), x),
+        graph.add(AveragePooling2D::new(3).strides(1).padding(towers_layers::Padding::Same), x),
         graph.add(Dropout::new(0.4), x),
         graph.add(Conv2D::new(2, 1), x),
     ];

@@ -1,11 +1,11 @@
 //! In inference, a convolution with a folded normalization computes the same as both one after the other.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
+use towers_layers::{
     BatchNormalization, Concatenate, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode, Value,
 };
-use program::{Activation, Device};
-use testkit::{Tolerance, compare, on_every_device, pattern};
+use towers_program::{Activation, Device};
+use towers_testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SAMPLES: usize = 5;
 

@@ -1,14 +1,14 @@
 //! The gradients of every layer, of its input and of each of its parameters, against differences of the loss in f64.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
+use towers_layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
     Dense, DepthwiseConv2D, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer,
     LayerNormalization, LayerScale, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, PReLU,
     Padding, ParamSpec, Rescaling, Reshape, Role, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
 };
-use program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
-use testkit::{GradientCheck, Report};
+use towers_program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
+use towers_testkit::{GradientCheck, Report};
 
 /// A convolution, the layer, a dense layer: the layer's gradient reaches the first parameters.
 fn network(size: [usize; 3], layer: impl Layer + 'static) -> (Graph, Value) {
@@ -157,7 +157,7 @@ fn custom_layers_that_fuse_an_activation() {
             vec![kernel, ParamSpec { init: Initializer::Zeros, ..bias }]
         }
 
-        fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
+        fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> towers_program::Result<TensorId> {
             let Custom(op, act) = *self;
             let operands = [inputs, to.params()].concat();
             let channels = to.shape(inputs[0]).c;

@@ -1,12 +1,12 @@
 //! Layers with Keras' defaults give Keras' names, shapes, numbers and gradients: `tests/golden/layers.py` made the values.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
+use towers_layers::{
     AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D,
     Mode, Padding, Result, Role, Value,
 };
-use program::{Activation, Device, Span, View};
-use testkit::{Golden, Tolerance, on_every_device, pattern, read};
+use towers_program::{Activation, Device, Span, View};
+use towers_testkit::{Golden, Tolerance, on_every_device, pattern, read};
 
 const BATCH: usize = 4;
 
@@ -50,7 +50,7 @@ fn check(name: &str, size: [usize; 3], label_smoothing: f32, build: fn(&mut Grap
         let len = BATCH * network.sample_len();
         let images: Vec<f32> = pattern(1, len, 1.0).iter().map(|&x| x as f32).collect();
         network.set_input(&images, &[0, 1, 2, 3]).unwrap();
-        let scores = |network: &layers::Network| {
+        let scores = |network: &towers_layers::Network| {
             let View { data, layout } = network.logits();
             read(device, data, Span::new(layout.offset, layout.shape.len())).unwrap()
         };

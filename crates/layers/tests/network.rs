@@ -1,17 +1,17 @@
 //! Networks: slices of a batch, empty batches, threads, misuse, memory.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
+use towers_layers::{
     AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Dropout, Error, Exchange,
     Flatten, Graph, Initializer, Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec,
     Value,
 };
-use optim::{Sgd, WeightDecay};
-use program::{
+use towers_optim::{Sgd, WeightDecay};
+use towers_program::{
     Activation::{Gelu, Relu},
     Device, Ints, ParamRun, Shape, Span, Storage, Target, TensorId, ViewMut,
 };
-use testkit::{Tolerance, compare, on_every_device, pattern};
+use towers_testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SIZE: [usize; 3] = [6, 6, 3];
 const WHITENING: Initializer = Initializer::Whitening { epsilon: 1e-3 };
@@ -93,7 +93,7 @@ fn slices_add_up_to_the_batch() {
 
 #[test]
 fn the_place_in_the_global_batch_decides_the_dropout() {
-    let mut network = build(&tensor_cpu::reference(), false, 10, Mode::Training);
+    let mut network = build(&towers_tensor_cpu::reference(), false, 10, Mode::Training);
     let (images, labels) = batch(4);
     let mut loss = |first_sample, step, seed| {
         network.set_input(&images, &labels).unwrap();
@@ -117,7 +117,7 @@ impl Layer for Nested {
         nested.map(|(name, spec)| ParamSpec { name, ..spec }).collect()
     }
 
-    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> towers_program::Result<TensorId> {
         to.lower(&self.0, 0, inputs)
     }
 }
@@ -127,7 +127,7 @@ fn every_trained_parameter_is_among_the_trainable_ones() {
     let mut graph = Graph::new("nested", SIZE);
     let x = graph.add(Flatten, graph.input()).unwrap();
     let logits = graph.add(Nested(Dense::new(7)), x).unwrap();
-    let network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training).unwrap();
+    let network = graph.build(logits, &towers_tensor_cpu::device(1), 2, Mode::Training).unwrap();
     let layers: Vec<usize> = network.arena().slots().iter().map(|slot| slot.layer).collect();
     assert_eq!(graph.trained(), ["nested/dense/kernel", "nested/dense/bias"]);
     assert_eq!(layers, [1, 1]);
@@ -140,7 +140,12 @@ struct Starts {
 }
 
 impl Exchange for Starts {
-    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce_start(
+        &mut self,
+        device: &Device,
+        grads: &mut Storage,
+        at: Span,
+    ) -> towers_program::Result<()> {
         let own = grads.to_vec(device, at.offset, at.len)?.into_iter().map(f64::from);
         assert!(own.eq(self.expected[at.range()].iter().copied()), "{at:?}");
         self.seen.push(at);
@@ -201,9 +206,9 @@ fn bits(device: &Device) -> Vec<u32> {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    let one = bits(&tensor_cpu::device(1));
+    let one = bits(&towers_tensor_cpu::device(1));
     for threads in [2, 3] {
-        assert!(bits(&tensor_cpu::device(threads)) == one, "{threads} threads");
+        assert!(bits(&towers_tensor_cpu::device(threads)) == one, "{threads} threads");
     }
 }
 
@@ -231,7 +236,7 @@ fn the_mode_changes_no_bit_of_an_evaluation() {
 #[test]
 fn passes_leave_the_input_and_the_logits() {
     for mode in [Mode::Training, Mode::Inference] {
-        let mut network = build(&tensor_cpu::reference(), true, 6, mode);
+        let mut network = build(&towers_tensor_cpu::reference(), true, 6, mode);
         let (images, labels) = batch(6);
         network.set_input(&images, &labels).unwrap();
         let mut logits = || {
@@ -259,7 +264,8 @@ fn running_averages() {
         network.finish_step(4).unwrap();
         let arena = network.arena();
         let [.., mean, variance] = arena.slots() else { panic!("four parameters") };
-        let value = |slot: &layers::Slot| arena.running.to_vec(device, slot.span.offset, 1).unwrap()[0];
+        let value =
+            |slot: &towers_layers::Slot| arena.running.to_vec(device, slot.span.offset, 1).unwrap()[0];
         assert!((value(mean) - 0.01 * 3.0).abs() < 1e-6, "{}", value(mean));
         let unbiased = (4.0 + 1.0 + 0.0 + 9.0) / 3.0;
         assert!((value(variance) - (0.99 + 0.01 * unbiased)).abs() < 1e-6, "{}", value(variance));
@@ -287,7 +293,7 @@ fn what_is_frozen_stays() {
         let ((mut trained, all), (mut frozen, less)) = (build(true), build(false));
         let (kernel, gamma) = (3 * 3 * 3 * 4, 4);
         assert_eq!((all.0 - less.0, less.1 - all.1), (kernel + gamma, kernel + gamma));
-        let read = |storage: &Storage, slot: &layers::Slot| {
+        let read = |storage: &Storage, slot: &towers_layers::Slot| {
             storage.to_vec(device, slot.span.offset, slot.span.len).unwrap()
         };
         let before: Vec<_> =
@@ -392,7 +398,7 @@ fn a_bias_that_is_taken_away_stays_in_the_running_mean() {
 
 #[test]
 fn wrong_batches_are_refused_and_leave_the_last_one() {
-    let mut network = build(&tensor_cpu::device(1), false, 4, Mode::Training);
+    let mut network = build(&towers_tensor_cpu::device(1), false, 4, Mode::Training);
     let (images, labels) = batch(6);
     network.set_input(&images[..2 * SAMPLE], &labels[..2]).unwrap();
     let before = network.predict().unwrap();
@@ -407,7 +413,7 @@ fn wrong_batches_are_refused_and_leave_the_last_one() {
 /// Running statistics of no samples would be NaN.
 #[test]
 fn a_step_of_no_samples_is_refused() {
-    let mut network = build(&tensor_cpu::device(1), false, 4, Mode::Training);
+    let mut network = build(&towers_tensor_cpu::device(1), false, 4, Mode::Training);
     let error = network.finish_step(0).unwrap_err();
     assert!(matches!(error, Error::GlobalBatch { global_batch: 0, .. }), "{error}");
 }
@@ -415,7 +421,7 @@ fn a_step_of_no_samples_is_refused() {
 /// A loss of NaN would not say why. The last batch stays.
 #[test]
 fn a_label_outside_of_the_classes_is_refused() {
-    let mut network = build(&tensor_cpu::device(1), false, 4, Mode::Training);
+    let mut network = build(&towers_tensor_cpu::device(1), false, 4, Mode::Training);
     let (images, _) = batch(2);
     network.set_input(&images, &[0, 6]).unwrap();
     let before = network.predict().unwrap();
@@ -438,7 +444,7 @@ fn a_label_outside_of_the_classes_is_refused() {
 #[test]
 fn a_stage_takes_any_label() {
     let (graph, logits) = graph(false);
-    let mut stage = graph.build_stage(logits, &tensor_cpu::device(1), 2, Mode::Training, 1).unwrap();
+    let mut stage = graph.build_stage(logits, &towers_tensor_cpu::device(1), 2, Mode::Training, 1).unwrap();
     let (images, _) = batch(2);
     stage.set_input(&images, &[0, 99]).unwrap();
 }
@@ -465,7 +471,7 @@ fn a_wrong_label_of_the_device_gives_a_nan_loss() {
 
 #[test]
 fn inference_takes_less_memory_and_does_not_train() {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let [inference, training, input_gradient] =
         [Mode::Inference, Mode::Training, Mode::TrainingWithInputGradient]
             .map(|mode| build(&device, true, 8, mode));

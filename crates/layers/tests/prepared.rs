@@ -1,14 +1,14 @@
 //! A device plans a program before the program runs.
 
-use layers::{BatchNormalization, Dense, Flatten, Graph, Mode};
-use optim::UpdateRule;
-use program::{
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use towers_layers::{BatchNormalization, Dense, Flatten, Graph, Mode};
+use towers_optim::UpdateRule;
+use towers_program::{
     Backend, Bytes, ClippedGrads, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span,
     StepArgs, Storage, View, ViewMut, Write,
 };
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
-use tensor_cpu::Reference;
+use towers_tensor_cpu::Reference;
 
 /// The reference, which keeps the text of each program that it prepares.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Backend for Noting {
 }
 
 #[test]
-fn synchronized_passes_are_prepared_too() -> layers::Result<()> {
+fn synchronized_passes_are_prepared_too() -> towers_layers::Result<()> {
     let prepared = Arc::new(Mutex::new(Vec::new()));
     let mut graph = Graph::new("test", [2, 2, 3]);
     let x = graph.add(BatchNormalization::new(), graph.input())?;

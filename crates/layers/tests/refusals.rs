@@ -1,12 +1,12 @@
 //! What a graph refuses.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
+use towers_layers::{
     Add, AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Graph, Initializer,
     Layer, Lower, MaxPooling2D, Padding, ParamSpec, Rescaling, Role, Value,
 };
-use program::Activation::Gelu;
-use program::{Activation, BatchNorm, Shape, TensorId, ops};
+use towers_program::Activation::Gelu;
+use towers_program::{Activation, BatchNorm, Shape, TensorId, ops};
 
 const SIZE: [usize; 3] = [6, 6, 3];
 const WHITENING: Initializer = Initializer::Whitening { epsilon: 1e-3 };
@@ -16,7 +16,7 @@ fn graphs_refuse_what_they_cannot_join() {
     fn conv(filters: usize) -> Conv2D {
         Conv2D::new(filters, 1)
     }
-    type Build = fn(&mut Graph, Value) -> layers::Result<Value>;
+    type Build = fn(&mut Graph, Value) -> towers_layers::Result<Value>;
     let gelu = "must be a layer of its own behind this one";
     let cases: [(Build, &str); 17] = [
         (|g, _| g.add(Concatenate, []), "layer concatenate: it reads 1 or more tensors, but was given 0"),
@@ -78,7 +78,7 @@ fn graphs_refuse_what_they_cannot_join() {
 /// Custom layers whose ops would write to read-only memory, read the wrong memory, or give no output.
 #[test]
 fn graphs_refuse_layers_whose_ops_do_not_fit() {
-    type Ops = fn(&mut Lower, TensorId) -> program::Result<TensorId>;
+    type Ops = fn(&mut Lower, TensorId) -> towers_program::Result<TensorId>;
 
     #[derive(Debug)]
     struct Custom(Ops);
@@ -91,7 +91,7 @@ fn graphs_refuse_layers_whose_ops_do_not_fit() {
                 .into()
         }
 
-        fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
+        fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> towers_program::Result<TensorId> {
             (self.0)(to, inputs[0])
         }
     }

@@ -2,14 +2,14 @@
 //! operands.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
+use towers_layers::{
     Add, AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Dropout, Flatten,
     GlobalAveragePooling2D, Graph, MaxPooling2D, Mode, Padding, Value,
 };
-use philox::Philox;
-use program::Activation::{None as Plain, Relu as Rectified};
-use program::{Span, Storage};
-use testkit::{GradientCheck, Tolerance, compare, on_every_device, pattern, read};
+use towers_philox::Philox;
+use towers_program::Activation::{None as Plain, Relu as Rectified};
+use towers_program::{Span, Storage};
+use towers_testkit::{GradientCheck, Tolerance, compare, on_every_device, pattern, read};
 
 /// Flattens `x`, adds a dense layer and checks everything.
 fn check(mut graph: Graph, x: Value) {
@@ -179,7 +179,7 @@ fn all(storage: &Storage) -> &[f64] {
 
 #[test]
 fn any_graph_has_the_gradients_of_its_loss() {
-    let mut rng = Philox::new(7, philox::domain("sums"), [0, 0]);
+    let mut rng = Philox::new(7, towers_philox::domain("sums"), [0, 0]);
     for number in 0..60 {
         let (graph, logits) = any_graph(&mut rng, number % 2 == 0);
         println!("{number}:\n{}", graph.summary(logits));
@@ -187,7 +187,7 @@ fn any_graph_has_the_gradients_of_its_loss() {
         // Whether the gradient of the images is computed or not changes no other gradient.
         let draws = Draws { seed: 5, step: 1, first_sample: 0 };
         let network = |mode| {
-            let mut network = graph.build(logits, &tensor_cpu::reference(), 2, mode).unwrap();
+            let mut network = graph.build(logits, &towers_tensor_cpu::reference(), 2, mode).unwrap();
             network.init(3).unwrap();
             let images: Vec<f32> =
                 pattern(1, 2 * network.sample_len(), 1.0).iter().map(|&x| x as f32).collect();
@@ -201,7 +201,7 @@ fn any_graph_has_the_gradients_of_its_loss() {
         let mut inference = network(Mode::Inference);
         inference.evaluate_pass().unwrap();
         plain.evaluate_pass().unwrap();
-        let metrics = |network: &layers::Network| network.metrics().unwrap();
+        let metrics = |network: &towers_layers::Network| network.metrics().unwrap();
         assert_eq!(metrics(&inference), metrics(&plain));
     }
 }

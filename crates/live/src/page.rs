@@ -1,13 +1,13 @@
 //! The page of a run in progress: a script fetches the figures every second. [`Server`](crate::Server) serves it.
 
 use crate::RunStatus;
-use callbacks::{RunTime, metric_names};
-use metrics::{Unit, about};
-use plot::short;
-use report::html::{self, Escaped, accuracy, time};
-use report::{Result, RunReport, run_settings};
 use std::fmt::Write;
 use std::path::Path;
+use towers_callbacks::{RunTime, metric_names};
+use towers_metrics::{Unit, about};
+use towers_plot::short;
+use towers_report::html::{self, Escaped, accuracy, time};
+use towers_report::{Result, RunReport, run_settings};
 
 /// The script of the [page](page()), which fetches `figures` beside the page: [`figures`].
 pub static SCRIPT: &str = include_str!("live.js");
@@ -19,16 +19,16 @@ pub static POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 's
 /// So many of the newest epochs are listed.
 const EPOCHS: usize = 12;
 
-/// The page of the run in the folder `run`, in the style of the [report]. It loads [`SCRIPT`] from `live.js` in the same folder.
+/// The page of the run in the folder `run`, in the style of the [report](towers_report). It loads [`SCRIPT`] from `live.js` in the same folder.
 /// `ended` says how the run ended.
 ///
 /// ```
-/// use live::RunStatus;
+/// use towers_live::RunStatus;
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let run = folder.path();
-/// config::save_config(&config::recipe("keras-cnn")?, run)?;
-/// let page = live::page::page(run, "a first try", &RunStatus::default(), None)?;
+/// towers_config::save_config(&towers_config::recipe("keras-cnn")?, run)?;
+/// let page = towers_live::page::page(run, "a first try", &RunStatus::default(), None)?;
 /// assert!(page.starts_with("<!doctype html>") && page.contains("<script src=\"live.js\""));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -49,9 +49,9 @@ pub fn page(run: &Path, name: &str, status: &RunStatus, ended: Option<&str>) -> 
 /// The part of the page that changes during the run.
 ///
 /// ```
-/// use live::RunStatus;
+/// use towers_live::RunStatus;
 ///
-/// assert!(live::page::figures(&RunStatus::default(), Some("The run is done.")).contains("The run is done."));
+/// assert!(towers_live::page::figures(&RunStatus::default(), Some("The run is done.")).contains("The run is done."));
 /// ```
 pub fn figures(status: &RunStatus, ended: Option<&str>) -> String {
     let mut out = String::new();
@@ -141,9 +141,9 @@ fn newest_epochs(status: &RunStatus, out: &mut String) {
 mod tests {
     use super::*;
     use crate::LiveStatus;
-    use callbacks::Observer;
-    use callbacks::testing::{means, record, run, state, step, step_record};
-    use config::{recipe, save_config};
+    use towers_callbacks::Observer;
+    use towers_callbacks::testing::{means, record, run, state, step, step_record};
+    use towers_config::{recipe, save_config};
 
     #[test]
     fn a_live_page_has_figures_and_settings() {

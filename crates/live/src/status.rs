@@ -1,9 +1,9 @@
-use callbacks::{
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use towers_callbacks::{
     EpochRecord, Flow, Monitor, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, StepRecord,
     TrainState, metric_names, metric_panels, points_by_epoch, printable, speed_panels,
 };
-use plot::{Axis, Panel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use towers_plot::{Axis, Panel};
 
 /// The seconds between two values of the throughput.
 const RATE_EVERY: f64 = 0.5;
@@ -240,7 +240,7 @@ impl Observer for LiveStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbacks::testing::{self, Fake, record, run, state, step_record};
+    use towers_callbacks::testing::{self, Fake, record, run, state, step_record};
 
     fn step(steps_done: u64, seconds: f64) -> StepInfo {
         let mut step = testing::step(2, steps_done, 10);

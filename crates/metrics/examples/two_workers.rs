@@ -1,9 +1,9 @@
 //! Counts of two workers, added up exactly.
 
-use metrics::Tally;
+use towers_metrics::Tally;
 
 /// Scores of three classes, counted by two workers.
-fn main() -> Result<(), metrics::Error> {
+fn main() -> Result<(), towers_metrics::Error> {
     let mut workers = [Tally::named(&["f1", "top2_acc"], 3)?, Tally::named(&["f1", "top2_acc"], 3)?];
     let samples = [
         ([2.0, 1.0, 0.0], 0),

@@ -17,7 +17,7 @@ pub struct About {
 /// better if it has "acc" in it.
 ///
 /// ```
-/// use metrics::{Unit, about};
+/// use towers_metrics::{Unit, about};
 ///
 /// let loss = about("val_loss");
 /// assert_eq!((loss.title.as_str(), loss.unit, loss.higher_is_better), ("Loss", Unit::None, false));
@@ -54,7 +54,7 @@ pub struct Group<'a> {
 /// order of their first names.
 ///
 /// ```
-/// let groups = metrics::grouped(["loss", "acc", "val_loss", "val_acc", "val_f1"]);
+/// let groups = towers_metrics::grouped(["loss", "acc", "val_loss", "val_acc", "val_f1"]);
 /// let loss = &groups[0];
 /// assert_eq!((loss.training, loss.validation), (Some("loss"), Some("val_loss")));
 /// assert_eq!((groups[2].about.title.as_str(), groups[2].training), ("Macro F1", None));
@@ -82,7 +82,7 @@ const KERAS: [(&str, &str); 2] = [("accuracy", "acc"), ("top_k_categorical_accur
 /// A metric's own name, where Keras has another one.
 ///
 /// ```
-/// assert_eq!(["val_accuracy", "val_acc", "f1"].map(|name| metrics::canonical(name).into_owned()), ["val_acc", "val_acc", "f1"]);
+/// assert_eq!(["val_accuracy", "val_acc", "f1"].map(|name| towers_metrics::canonical(name).into_owned()), ["val_acc", "val_acc", "f1"]);
 /// ```
 pub fn canonical(name: &str) -> Cow<'_, str> {
     renamed(name, |(keras, own)| (keras, own))
@@ -91,7 +91,7 @@ pub fn canonical(name: &str) -> Cow<'_, str> {
 /// The name of a metric in Keras' files.
 ///
 /// ```
-/// assert_eq!(["loss", "val_acc"].map(|name| metrics::keras_name(name).into_owned()), ["loss", "val_accuracy"]);
+/// assert_eq!(["loss", "val_acc"].map(|name| towers_metrics::keras_name(name).into_owned()), ["loss", "val_accuracy"]);
 /// ```
 pub fn keras_name(name: &str) -> Cow<'_, str> {
     renamed(name, |(keras, own)| (own, keras))

@@ -3,7 +3,7 @@ use crate::Result;
 /// A metric of a classifier: counts of samples, and the number that they give.
 ///
 /// ```
-/// use metrics::{Metric, Result, Tally};
+/// use towers_metrics::{Metric, Result, Tally};
 ///
 /// /// The share of the samples whose class has a higher score than all others together.
 /// struct Sure;
@@ -32,7 +32,7 @@ use crate::Result;
 /// tally.add(&[3.0, 0.0], 0);
 /// tally.add(&[3.0, 0.0], 1);
 /// assert_eq!(tally.values().get("sure"), Some(0.5));
-/// # Ok::<(), metrics::Error>(())
+/// # Ok::<(), towers_metrics::Error>(())
 /// ```
 pub trait Metric: Send + Sync {
     /// Its name in files and options: lower-case letters, digits, underscores.

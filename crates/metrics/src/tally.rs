@@ -3,7 +3,7 @@ use crate::{Error, Metric, Result, Values, named, names};
 /// The counts of several metrics.
 ///
 /// ```
-/// use metrics::Tally;
+/// use towers_metrics::Tally;
 ///
 /// let mut halves = [Tally::named(&["recall"], 2)?, Tally::named(&["recall"], 2)?];
 /// halves[0].add(&[1.0, 0.0], 0);
@@ -12,7 +12,7 @@ use crate::{Error, Metric, Result, Values, named, names};
 /// let [mut all, other] = halves;
 /// all.add_counts(other.counts());
 /// assert_eq!(all.values().get("recall"), Some(0.5));
-/// # Ok::<(), metrics::Error>(())
+/// # Ok::<(), towers_metrics::Error>(())
 /// ```
 pub struct Tally {
     /// The metrics, and how many counts each has.

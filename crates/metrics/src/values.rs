@@ -17,7 +17,7 @@ pub const ALWAYS: [&str; 4] = ["loss", "acc", "val_loss", "val_acc"];
 /// In JSON they are an object. JSON has no number for NaN or infinity: both are `null` in it, and NaN when it is read.
 ///
 /// ```
-/// use metrics::Values;
+/// use towers_metrics::Values;
 ///
 /// let values = Values::from_iter([("loss", 0.5), ("val_acc", 0.75)]);
 /// assert_eq!(values.get("val_accuracy"), Some(0.75));

@@ -3,8 +3,8 @@
 // A test panics where something fails, its helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use metrics::{Error, Tally};
 use serde_json::Value;
+use towers_metrics::{Error, Tally};
 
 /// Keras' values are float32.
 const TOLERANCE: f64 = 2e-6;
@@ -65,9 +65,10 @@ fn what_is_not_defined_is_refused_or_nan() {
     for name in ["f2", "top0_acc", "top05_acc", "top5000_acc", "top_acc", "top+5_acc", "val_f1", ""] {
         assert!(matches!(Tally::named(&[name], 10), Err(Error::Unknown { name: told, .. }) if told == name));
     }
-    for name in metrics::names() {
+    for name in towers_metrics::names() {
         assert!(
-            metrics::NAMES.contains(name) && metrics::named(name).is_some_and(|metric| metric.name() == name)
+            towers_metrics::NAMES.contains(name)
+                && towers_metrics::named(name).is_some_and(|metric| metric.name() == name)
         );
     }
     let known = "top5_acc, balanced_acc, precision, recall, f1, mcc, auc";
@@ -88,7 +89,7 @@ fn what_is_not_defined_is_refused_or_nan() {
 
 #[test]
 fn names_and_values_survive_json() {
-    use metrics::Values;
+    use towers_metrics::Values;
     let values = Values::from_iter([("f1", 0.25), ("val_acc", f64::INFINITY), ("loss", 0.5), ("auc", 1.0)]);
     let text = serde_json::to_string(&values).unwrap();
     assert_eq!(text, r#"{"loss":0.5,"val_acc":null,"auc":1.0,"f1":0.25}"#);

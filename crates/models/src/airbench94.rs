@@ -1,8 +1,8 @@
 use crate::{IMAGE, Model};
-use layers::{
+use towers_layers::{
     BatchNormalization, Conv2D, Dense, Flatten, Graph, Initializer, MaxPooling2D, Rescaling, Result, Value,
 };
-use program::Activation;
+use towers_program::Activation;
 
 /// The network of airbench94, made to learn CIFAR-10 within seconds: a whitening convolution that is not
 /// trained, three groups of two 3x3 convolutions, GELU throughout.

@@ -1,6 +1,6 @@
 use crate::{IMAGE, Model};
-use layers::{Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Result};
-use program::Activation::Relu;
+use towers_layers::{Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Result};
+use towers_program::Activation::Relu;
 
 /// The network of Keras' `cifar10_cnn` example and of the Keras-MXNet multi-GPU tutorial: four convolutions, two dense layers.
 ///

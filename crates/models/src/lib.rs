@@ -5,11 +5,11 @@
 //! as a list of layers in Keras' terms.
 //!
 //! ```
-//! let model = models::minigooglenet(10)?;
+//! let model = towers_models::minigooglenet(10)?;
 //! let summary = model.summary();
 //! assert_eq!((summary.trainable, summary.non_trainable), (1_652_826, 3_424));
 //! println!("{summary}");
-//! # Ok::<(), layers::Error>(())
+//! # Ok::<(), towers_layers::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub use model::{IMAGE, Model};
 pub use resnet18::{resnet18, resnet18_group_norm};
 pub use small_cnn::small_cnn;
 
-use layers::{Error, Result};
+use towers_layers::{Error, Result};
 
 /// The names that [`by_name`] knows.
 pub const NAMES: [&str; 6] =
@@ -38,8 +38,8 @@ pub const NAMES: [&str; 6] =
 /// The name among [`NAMES`] that this one stands for: recipes write `-` where networks write `_`.
 ///
 /// ```
-/// assert_eq!(models::built_in("keras-cnn"), Some("keras_cnn"));
-/// assert_eq!(models::built_in("cnn.keras"), None);
+/// assert_eq!(towers_models::built_in("keras-cnn"), Some("keras_cnn"));
+/// assert_eq!(towers_models::built_in("cnn.keras"), None);
 /// ```
 pub fn built_in(name: &str) -> Option<&'static str> {
     let name = name.replace('-', "_");
@@ -61,10 +61,10 @@ pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
 /// same parameters. The others flatten it: their first dense layer grows with the images.
 ///
 /// ```
-/// let parameters = |name, image| Some(models::by_name_for(name, image, 10)?.ok()?.summary().trainable);
+/// let parameters = |name, image| Some(towers_models::by_name_for(name, image, 10)?.ok()?.summary().trainable);
 /// assert_eq!(parameters("resnet18", [96, 64, 3]), parameters("resnet18", [32, 32, 3]));
 /// assert_eq!((parameters("small_cnn", [48, 40, 3]), parameters("small_cnn", [32, 32, 3])), (Some(43_018), Some(34_058)));
-/// let error = models::by_name_for("airbench94", [48, 24, 3], 10).unwrap().unwrap_err();
+/// let error = towers_models::by_name_for("airbench94", [48, 24, 3], 10).unwrap().unwrap_err();
 /// assert_eq!(error.to_string(), "airbench94 can't take images of 48x24 (height x width): it needs at least 25x25");
 /// ```
 ///

@@ -1,9 +1,9 @@
 use crate::{IMAGE, Model};
-use layers::{
+use towers_layers::{
     AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten,
     GlobalAveragePooling2D, Graph, MaxPooling2D, Padding, Result, Value,
 };
-use program::Activation::Relu;
+use towers_program::Activation::Relu;
 
 /// MiniGoogLeNet: inception modules of two branches for 32x32 images.
 ///

@@ -1,5 +1,5 @@
-use layers::{Cut, Graph, Mode, Network, Result, Step, Summary, Value};
-use program::Device;
+use towers_layers::{Cut, Graph, Mode, Network, Result, Step, Summary, Value};
+use towers_program::Device;
 
 /// Height, width and channels of CIFAR's images, for which the networks were designed.
 pub const IMAGE: [usize; 3] = [32, 32, 3];
@@ -60,7 +60,7 @@ impl Model {
     }
 
     /// The number of elements of activations and their gradients, for batches of up to `batch` samples, on a
-    /// device that [recomputes](program::Backend::recomputes) or doesn't.
+    /// device that [recomputes](towers_program::Backend::recomputes) or doesn't.
     ///
     /// # Errors
     /// If the output of a layer is unused.
@@ -84,12 +84,12 @@ impl Model {
     /// Cuts it into stages, each of which reads the output of the one before.
     ///
     /// ```
-    /// let model = models::small_cnn(10)?;
+    /// let model = towers_models::small_cnn(10)?;
     /// let cuts = model.cuts();
     /// let stages = model.split(&cuts[1..2])?;
     /// let parameters: usize = stages.iter().map(|stage| stage.summary().trainable).sum();
     /// assert_eq!((stages.len(), parameters), (2, model.summary().trainable));
-    /// # Ok::<(), layers::Error>(())
+    /// # Ok::<(), towers_layers::Error>(())
     /// ```
     ///
     /// # Errors

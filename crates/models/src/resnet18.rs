@@ -1,9 +1,9 @@
 use crate::{IMAGE, Model};
-use layers::{
+use towers_layers::{
     Add, BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, GroupNormalization, Initializer,
     Padding, Result, Value,
 };
-use program::Activation::{self, Relu};
+use towers_program::Activation::{self, Relu};
 
 /// ResNet-18 in the form for 32x32 images: a 3x3 stem without stride or pooling, then four stages of two basic blocks.
 ///

@@ -1,6 +1,6 @@
 use crate::{IMAGE, Model};
-use layers::{BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Result};
-use program::Activation::Relu;
+use towers_layers::{BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Result};
+use towers_program::Activation::Relu;
 
 /// A small network for trials: three convolutions with batch normalization, one dense layer.
 ///

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)]
 
-use layers::{Draws, Mode, Network};
-use models::Model;
-use optim::Sgd;
-use program::OptimizerState;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use towers_layers::{Draws, Mode, Network};
+use towers_models::Model;
+use towers_optim::Sgd;
+use towers_program::OptimizerState;
 
 struct Counting;
 
@@ -45,7 +45,7 @@ fn step(network: &mut Network, optimizer: &mut OptimizerState, images: &[f32], l
 }
 
 fn check(name: &str, model: &Model) {
-    let mut network = model.build(&tensor_cpu::device(2), 8, Mode::Training).unwrap();
+    let mut network = model.build(&towers_tensor_cpu::device(2), 8, Mode::Training).unwrap();
     network.init(1).unwrap();
     let sgd = Sgd::keras().momentum(0.9).nesterov();
     let mut optimizer = OptimizerState::new(network.device(), sgd, network.arena().params.len()).unwrap();
@@ -66,7 +66,7 @@ fn steps_allocate_nothing() {
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     drop(std::hint::black_box(vec![1]));
     assert_eq!(ALLOCATIONS.load(Ordering::SeqCst), before + 1, "the counter counts");
-    check("keras_cnn", &models::keras_cnn(10).unwrap());
-    check("minigooglenet", &models::minigooglenet(10).unwrap());
-    check("resnet18", &models::resnet18(10).unwrap());
+    check("keras_cnn", &towers_models::keras_cnn(10).unwrap());
+    check("minigooglenet", &towers_models::minigooglenet(10).unwrap());
+    check("resnet18", &towers_models::resnet18(10).unwrap());
 }

@@ -1,11 +1,11 @@
 //! Networks as lists of layers.
 #![allow(clippy::unwrap_used)]
 
-use layers::{Error, Mode};
-use models::{Architecture, Model};
 use serde_json::{Value, json};
+use towers_layers::{Error, Mode};
+use towers_models::{Architecture, Model};
 
-fn build(layers: Value, image: [usize; 3]) -> layers::Result<Model> {
+fn build(layers: Value, image: [usize; 3]) -> towers_layers::Result<Model> {
     let architecture: Architecture = serde_json::from_value(layers).unwrap();
     architecture.build("mine", image, 10)
 }
@@ -19,7 +19,7 @@ fn refusal(layers: Value) -> String {
 fn built_in_networks_have_the_same_program_as_their_layers() {
     let same = |name: &str, layers: Value| {
         let (own, built_in) =
-            (build(layers, [32, 32, 3]).unwrap(), models::by_name(name, 10).unwrap().unwrap());
+            (build(layers, [32, 32, 3]).unwrap(), towers_models::by_name(name, 10).unwrap().unwrap());
         for mode in [Mode::Training, Mode::Inference] {
             let text = |model: &Model| model.graph().program(model.logits(), mode, true).unwrap().to_string();
             assert_eq!(text(&own), text(&built_in), "{name}");

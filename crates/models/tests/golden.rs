@@ -1,11 +1,11 @@
 //! Forward and backward passes and some steps of SGD against PyTorch: `tests/golden/networks.py` made the values, in f64.
 #![allow(clippy::unwrap_used)]
 
-use layers::{Draws, Mode, Network, Role};
-use models::Model;
-use optim::Sgd;
-use program::{Device, OptimizerState, Span, View};
-use testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
+use towers_layers::{Draws, Mode, Network, Role};
+use towers_models::Model;
+use towers_optim::Sgd;
+use towers_program::{Device, OptimizerState, Span, View};
+use towers_testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
 
 const SEED: u64 = 7;
 
@@ -133,7 +133,7 @@ impl Case {
 
 /// On the reference and on the CPU: each number of threads gives the same bits, as another test shows.
 fn check(name: &'static str, model: &Model, batch: usize, steps: u64, lr: f64, rounding: [f64; 2]) {
-    for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
+    for device in [towers_tensor_cpu::reference(), towers_tensor_cpu::device(2)] {
         println!("{name} on {}", device.name());
         Case::new(&device, name, model, batch, rounding).run(steps, lr);
     }
@@ -141,25 +141,25 @@ fn check(name: &'static str, model: &Model, batch: usize, steps: u64, lr: f64, r
 
 #[test]
 fn small_cnn() {
-    check("small_cnn", &models::small_cnn(10).unwrap(), 4, 10, 1.0 / 512.0, [3e-5, 1e-4]);
+    check("small_cnn", &towers_models::small_cnn(10).unwrap(), 4, 10, 1.0 / 512.0, [3e-5, 1e-4]);
 }
 
 #[test]
 fn keras_cnn() {
-    check("keras_cnn", &models::keras_cnn(10).unwrap(), 4, 10, 1.0 / 8192.0, [3e-5, 1e-4]);
+    check("keras_cnn", &towers_models::keras_cnn(10).unwrap(), 4, 10, 1.0 / 8192.0, [3e-5, 1e-4]);
 }
 
 #[test]
 fn minigooglenet() {
-    check("minigooglenet", &models::minigooglenet(10).unwrap(), 2, 10, 1.0 / 512.0, [3e-5, 1e-2]);
+    check("minigooglenet", &towers_models::minigooglenet(10).unwrap(), 2, 10, 1.0 / 512.0, [3e-5, 1e-2]);
 }
 
 #[test]
 fn resnet18() {
-    check("resnet18", &models::resnet18(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-2, 2e-2]);
+    check("resnet18", &towers_models::resnet18(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-2, 2e-2]);
 }
 
 #[test]
 fn airbench94() {
-    check("airbench94", &models::airbench94(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-4, 1e-3]);
+    check("airbench94", &towers_models::airbench94(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-4, 1e-3]);
 }

@@ -1,7 +1,7 @@
 //! The networks have exactly the published sizes, and their summaries read as Keras'.
 #![allow(clippy::unwrap_used)]
 
-use models::{Model, airbench94, by_name, by_name_for, keras_cnn, minigooglenet, resnet18};
+use towers_models::{Model, airbench94, by_name, by_name_for, keras_cnn, minigooglenet, resnet18};
 
 #[test]
 fn parameter_counts() {
@@ -30,7 +30,7 @@ fn multiply_adds_of_an_image() {
 #[test]
 fn resnet18_with_group_normalization() {
     let [batch, group] =
-        [resnet18(10), models::resnet18_group_norm(10)].map(|model| model.unwrap().summary());
+        [resnet18(10), towers_models::resnet18_group_norm(10)].map(|model| model.unwrap().summary());
     assert_eq!((group.trainable, group.non_trainable), (batch.trainable, 0));
     assert!(group.rows.iter().all(|row| !row.kind.starts_with("BatchNormalization")));
 }
@@ -89,7 +89,7 @@ Non-trainable params: 0";
 
 #[test]
 fn every_name_builds_for_ten_and_a_hundred_classes() {
-    for name in models::NAMES {
+    for name in towers_models::NAMES {
         for classes in [10, 100] {
             let summary = by_name(name, classes).unwrap().unwrap().summary();
             assert_eq!(summary.rows.last().unwrap().shape, format!("(None, {classes})"));
@@ -100,7 +100,7 @@ fn every_name_builds_for_ten_and_a_hundred_classes() {
 
 #[test]
 fn every_network_takes_images_of_other_sizes() {
-    for name in models::NAMES {
+    for name in towers_models::NAMES {
         for image in [[48, 40, 3], [25, 64, 3], [96, 33, 3]] {
             let model = by_name_for(name, image, 7).unwrap().unwrap();
             assert_eq!(model.image(), image, "{name}");
@@ -131,7 +131,7 @@ fn minigooglenet_averages_over_all_of_an_image() {
     let rows = |image| by_name_for("minigooglenet", image, 10).unwrap().unwrap().summary();
     let (small, large) = (rows([32, 32, 3]), rows([64, 48, 3]));
     assert_eq!(small.trainable, large.trainable);
-    let pooling = |summary: &layers::Summary| {
+    let pooling = |summary: &towers_layers::Summary| {
         let row = summary.rows.iter().find(|row| row.kind.ends_with("AveragePooling2D")).unwrap();
         (row.kind.clone(), row.shape.clone())
     };

@@ -1,13 +1,13 @@
 //! The recipes' networks give the same bits for any number of threads, at their own sizes.
 #![allow(clippy::unwrap_used)]
 
-use layers::{Draws, Mode};
-use models::Model;
-use testkit::pattern;
+use towers_layers::{Draws, Mode};
+use towers_models::Model;
+use towers_testkit::pattern;
 
 /// All bits of a training pass's gradients and of the probabilities afterwards.
 fn bits(model: &Model, threads: usize) -> Vec<u32> {
-    let device = tensor_cpu::device(threads);
+    let device = towers_tensor_cpu::device(threads);
     let mut network = model.build(&device, 8, Mode::Training).unwrap();
     network.init(2).unwrap();
     // Fewer samples than the network was built for, and not a multiple of the threads.
@@ -24,8 +24,8 @@ fn bits(model: &Model, threads: usize) -> Vec<u32> {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    for name in models::NAMES {
-        let model = models::by_name(name, 10).unwrap().unwrap();
+    for name in towers_models::NAMES {
+        let model = towers_models::by_name(name, 10).unwrap().unwrap();
         let one = bits(&model, 1);
         for threads in [2, 3] {
             assert!(bits(&model, threads) == one, "{name} with {threads} threads");

@@ -9,9 +9,9 @@
 //! `gb_per_s` is bytes of numbers over the time of one all-reduce; for memory, bytes copied over the time of the copy.
 #![forbid(unsafe_code)]
 
-use parallel::{Replica, Result, run_replicas};
-use program::Span;
 use std::time::Instant;
+use towers_parallel::{Replica, Result, run_replicas};
+use towers_program::Span;
 
 /// The gradients of MiniGoogLeNet: 6.6 MB.
 const NUMBERS: usize = 1_652_826;
@@ -21,13 +21,13 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         None => {
             memory();
-            let fastest = run_replicas(&vec![tensor_cpu::device(1); 2], measure)?;
+            let fastest = run_replicas(&vec![towers_tensor_cpu::device(1); 2], measure)?;
             report("threads", 2, &fastest[0]);
         }
         Some("mpi") => {
-            let mpi = mpi::Mpi::start(mpi::MpiOptions::default())?;
+            let mpi = towers_mpi::Mpi::start(towers_mpi::MpiOptions::default())?;
             let (rank, world) = (mpi.rank(), mpi.world());
-            let times = mpi.run(&[tensor_cpu::device(1)], measure)?;
+            let times = mpi.run(&[towers_tensor_cpu::device(1)], measure)?;
             if rank == 0 {
                 report("mpi", world, &times[0]);
             }

@@ -6,9 +6,9 @@ use crate::library::Library;
 use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
-use parallel::{Error, Result};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use towers_parallel::{Error, Result};
 
 /// All processes of the job that are left, on the thread that started MPI.
 ///

@@ -74,13 +74,23 @@ impl Arrival {
     }
 
     /// Why rank `rank` with the arrival `self` and rank `other` with `theirs` can't work together.
-    pub(crate) fn mismatch(self, rank: usize, other: usize, theirs: Arrival) -> Option<parallel::Error> {
+    pub(crate) fn mismatch(
+        self,
+        rank: usize,
+        other: usize,
+        theirs: Arrival,
+    ) -> Option<towers_parallel::Error> {
         if self.operation != theirs.operation {
             let (got, expected) = (named(theirs.operation), named(self.operation));
-            return Some(parallel::Error::OutOfStep { rank, expected, other, got });
+            return Some(towers_parallel::Error::OutOfStep { rank, expected, other, got });
         }
         let differ = self.len != theirs.len;
-        differ.then_some(parallel::Error::Mismatch { rank, got: self.len, other, expected: theirs.len })
+        differ.then_some(towers_parallel::Error::Mismatch {
+            rank,
+            got: self.len,
+            other,
+            expected: theirs.len,
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 use crate::communicator::{Lost, Tag};
 use crate::control::{Operation, tag};
 use crate::worker::Worker;
-use parallel::{Error, SumTree, slice_batch};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use towers_parallel::{Error, SumTree, slice_batch};
 
 impl Worker {
     /// Replaces the first `len` numbers of the buffer by the sum along the tree. The buffer holds `nodes` times

@@ -3,30 +3,30 @@ use crate::control::Operation;
 use crate::options::MpiOptions;
 use crate::thread::{RankInfo, WorkerHandle};
 use crate::worker::{Worker, as_buffer};
-use parallel::{Collective, Error, Nodes, Result, SumTree, equal_part};
-use program::{Device, Span, Storage};
-use rendezvous::Agreement;
 use std::sync::Arc;
-use tensor_cpu::Buffer as HostBuffer;
+use towers_parallel::{Collective, Error, Nodes, Result, SumTree, equal_part};
+use towers_program::{Device, Span, Storage};
+use towers_rendezvous::Agreement;
+use towers_tensor_cpu::Buffer as HostBuffer;
 
 /// The collective of the processes of an MPI job, through host memory.
 ///
 /// ```no_run
-/// use mpi::{Mpi, MpiOptions};
-/// use program::Span;
-/// use rendezvous::Agreement;
+/// use towers_mpi::{Mpi, MpiOptions};
+/// use towers_program::Span;
+/// use towers_rendezvous::Agreement;
 ///
 /// let mpi = Mpi::start(MpiOptions::default())?;
 /// mpi.agree(&Agreement::new().with("the batch size", 64))?;
-/// let sums = mpi.run(&[tensor_cpu::device(1)], |mut replica| {
+/// let sums = mpi.run(&[towers_tensor_cpu::device(1)], |mut replica| {
 ///     let device = replica.device.clone();
 ///     let mut data = device.alloc(1)?;
 ///     device.upload(&[1.0 + replica.rank() as f32], &mut data, 0)?;
 ///     replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 1))?;
-///     Ok::<_, parallel::Error>(data.to_vec(&device, 0, 1)?[0])
+///     Ok::<_, towers_parallel::Error>(data.to_vec(&device, 0, 1)?[0])
 /// })?;
 /// println!("{}", sums[0]);
-/// # Ok::<(), parallel::Error>(())
+/// # Ok::<(), towers_parallel::Error>(())
 /// ```
 pub struct Mpi {
     pub(crate) place: RankInfo,
@@ -142,7 +142,7 @@ impl Mpi {
     /// # Errors
     /// If another rank failed or didn't come.
     pub fn broadcast_numbers(&mut self, numbers: &[f32], root: usize) -> Result<Vec<f32>> {
-        let (device, len) = (tensor_cpu::device(1), numbers.len());
+        let (device, len) = (towers_tensor_cpu::device(1), numbers.len());
         let mut all = device.alloc(len)?;
         device.upload(numbers, &mut all, 0)?;
         self.broadcast(&device, &mut all, Span::new(0, len), root)?;
@@ -154,7 +154,7 @@ impl Mpi {
     /// # Errors
     /// If another rank failed or didn't come, or passed another number.
     pub fn gather(&mut self, own: &[f64]) -> Result<Vec<f64>> {
-        self.gather_numbers(&tensor_cpu::device(1), own)
+        self.gather_numbers(&towers_tensor_cpu::device(1), own)
     }
 
     /// The bytes of process `root`, whatever the others pass.

@@ -3,10 +3,10 @@
 
 use crate::abi::{Abi, Functions, Recovery};
 use libloading::Library as Dynamic;
-use parallel::{Error, Result};
 use std::env::{consts, split_paths, var_os};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use towers_parallel::{Error, Result};
 
 /// A loaded MPI. It is never unloaded: its threads may run until the process ends.
 pub(crate) struct Library {

@@ -1,10 +1,10 @@
 use crate::Mpi;
 use crate::transport::Between;
 use core::fmt::Display;
-use parallel::{Across, Error, Members, Nccl, NcclGroup, NcclJoin, Replica, Result, run_members};
-use program::Device;
 use std::sync::Arc;
 use std::time::Duration;
+use towers_parallel::{Across, Error, Members, Nccl, NcclGroup, NcclJoin, Replica, Result, run_members};
+use towers_program::Device;
 
 impl Mpi {
     /// As [`run`](Mpi::run), on GPUs that NCCL joins. MPI brings its id, and ends the processes together.

@@ -1,13 +1,13 @@
 use crate::Mpi;
 use crate::transport::Between;
 use core::fmt::Display;
-use parallel::{Across, Error, Members, Replica, run_members};
-use program::Device;
 use std::sync::Arc;
+use towers_parallel::{Across, Error, Members, Replica, run_members};
+use towers_program::Device;
 
 impl Mpi {
     /// Runs `body` for each device of this process as a replica, waits for the other processes, and ends MPI.
-    /// The counterpart of [`run_replicas`](parallel::run_replicas) for processes. The ranks of the replicas are
+    /// The counterpart of [`run_replicas`](towers_parallel::run_replicas) for processes. The ranks of the replicas are
     /// in the order of the processes, and of the devices of each.
     ///
     /// If a body fails or panics, the others are told the reason. They stop at their next operation, or

@@ -2,12 +2,12 @@ use crate::communicator::{Communicator, Lost};
 use crate::control::Operation;
 use crate::options::MpiOptions;
 use crate::worker::{Answer, Command, CommandQueue, Shared, Worker, as_buffer};
-use parallel::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tensor_cpu::Buffer as HostBuffer;
+use towers_parallel::{Error, Result};
+use towers_tensor_cpu::Buffer as HostBuffer;
 
 /// The wait beyond the time-out. The worker answers in time by itself, but a call into MPI may hang.
 const SLACK: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@ use crate::Mpi;
 use crate::communicator::Lost;
 use crate::thread::WorkerHandle;
 use crate::worker::Worker;
-use parallel::{Bring, Result, SumTree, Take, Transport};
 use std::sync::{Arc, Mutex, PoisonError};
+use towers_parallel::{Bring, Result, SumTree, Take, Transport};
 
 /// MPI between processes of several replicas. One thread at a time uses it, while the others of this process wait.
 pub(crate) struct Between {

@@ -1,12 +1,12 @@
 use crate::communicator::{Communicator, Lost};
 use crate::control::{Arrival, Note, Operation, tag};
-use parallel::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tensor_cpu::Buffer as HostBuffer;
+use towers_parallel::{Error, Result};
+use towers_tensor_cpu::Buffer as HostBuffer;
 
 /// How long a rank, after its time-out, asks which others are waiting. They answer within a fraction of a
 /// millisecond, or later if the machine is busy.

@@ -1,9 +1,9 @@
 //! Fits a straight line, by an optimizer and a schedule chosen by their names.
 
-use optim::{Optimizer, Progress, Schedule};
+use towers_optim::{Optimizer, Progress, Schedule};
 
 /// A straight line through four points, by least squares.
-fn main() -> Result<(), optim::Error> {
+fn main() -> Result<(), towers_optim::Error> {
     let Optimizer { rule, clip } = "adam:global-clipnorm=5".parse()?;
     let schedule: Schedule = "cosine+warmup:epochs=1".parse()?;
     let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 5.0), (3.0, 7.0)];

@@ -4,7 +4,7 @@
 /// replicas, and without a coupled weight decay (PyTorch's `weight_decay`), as PyTorch's `clip_grad_norm_` has them.
 ///
 /// ```
-/// use optim::Clip;
+/// use towers_optim::Clip;
 ///
 /// let (mut kernel, mut bias) = ([3.0, 0.0, 4.0], [0.0, -12.0]);
 /// Clip::GlobalNorm(6.5).apply(&mut [&mut kernel, &mut bias]); // their norm is 13

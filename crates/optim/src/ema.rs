@@ -18,12 +18,12 @@ use core::str::FromStr;
 /// [`FromStr`] reads and [`Display`] writes `OPTION=VALUE,...`, with the names of the fields.
 ///
 /// ```
-/// use optim::{Ema, Progress};
+/// use towers_optim::{Ema, Progress};
 ///
 /// let ema: Ema = "momentum=0.95,every=5,power=3,overwrite-frequency=5".parse()?;
 /// let at = |step| ema.momentum_after(&Progress::at_step(step, 10, 2)).map(|momentum| momentum as f32);
 /// assert_eq!((at(4), at(10), at(20)), (None, Some(0.09672262), Some(0.77378094)));
-/// # Ok::<(), optim::Error>(())
+/// # Ok::<(), towers_optim::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ema {

@@ -22,12 +22,12 @@ const SHOWN: usize = 8;
 /// | `epochs` | trained in the first so many epochs alone; then neither gradients nor weight decay move it | all |
 ///
 /// ```
-/// use optim::{ParamGroup, WeightDecay};
+/// use towers_optim::{ParamGroup, WeightDecay};
 ///
 /// let group: ParamGroup = "batch_normalization*/beta:lr-multiplier=64,l2=2e-5".parse()?;
 /// assert!(group.takes("batch_normalization_3/beta") && !group.takes("dense/bias"));
 /// assert_eq!((group.lr_multiplier, group.weight_decay), (64.0, Some(WeightDecay::Coupled(2e-5))));
-/// # Ok::<(), optim::Error>(())
+/// # Ok::<(), towers_optim::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParamGroup {

@@ -11,7 +11,7 @@
 //! All of them are plain data with a compact form, `sgd:momentum=0.9`: on a command line, and in files by serde (with the feature `serde`).
 //!
 //! ```
-//! use optim::{Curve, Progress, Schedule, Warmup};
+//! use towers_optim::{Curve, Progress, Schedule, Warmup};
 //!
 //! let schedules = [
 //!     Schedule::from(Curve::Constant),

@@ -1,7 +1,7 @@
 /// The position of a training run: all that a schedule may depend on.
 ///
 /// ```
-/// use optim::Progress;
+/// use towers_optim::Progress;
 ///
 /// // Before the first step of the 4th of 10 epochs, with 391 steps each.
 /// let progress = Progress::at_step(3 * 391, 391, 10);

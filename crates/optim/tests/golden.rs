@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::values::*;
-use optim::{Optimizer, Progress, Schedule};
 use serde_json::Value;
+use towers_optim::{Optimizer, Progress, Schedule};
 
 /// The parameters after each step, in one row, and the state after the last: its arenas, and the number of steps.
 fn run(golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {

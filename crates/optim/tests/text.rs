@@ -1,12 +1,12 @@
 //! The compact form and JSON: written text reads back the same, and errors are named.
 #![allow(clippy::unwrap_used)]
 
-use optim::{
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use towers_optim::{
     Adam, Clip, Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, UpdateRule,
     Velocity, Warmup, WeightDecay,
 };
-use proptest::prelude::*;
-use std::collections::BTreeSet;
 
 fn per() -> impl Strategy<Value = Per> {
     prop_oneof![Just(Per::Step), Just(Per::Epoch)]

@@ -7,7 +7,7 @@
 
 // The macro names this crate.
 #[cfg(test)]
-extern crate self as options;
+extern crate self as towers_options;
 
 mod kind;
 mod message;
@@ -32,7 +32,7 @@ pub use serde;
 /// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`. For a struct of
 /// another crate, `const NAME { ... }` declares that constant alone: without types and defaults.
 ///
-/// The macro finds this crate by the name `options`, since serde takes no other path. Under another name it does not
+/// The macro finds this crate by the name `towers_options`, since serde takes no other path. Under another name it does not
 /// compile.
 #[macro_export]
 macro_rules! options {
@@ -52,7 +52,7 @@ macro_rules! options {
     ) => {
         $(#[$meta])*
         #[derive($crate::serde::Serialize, $crate::serde::Deserialize)]
-        #[serde(crate = "options::serde", default)]
+        #[serde(crate = "towers_options::serde", default)]
         $vis struct $name {
             $($(
                 $(#[doc = $doc])+

@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 /// another way, as a command line shows its flag. The macro [`message!`](crate::message!) makes one.
 ///
 /// ```
-/// use options::message;
+/// use towers_options::message;
 ///
 /// let most = 4;
 /// let message = message!("at most {most} with ", ["devices.device"], " cpu");
@@ -75,7 +75,7 @@ impl From<String> for Message {
 ///
 /// ```
 /// let (most, key) = (4, "epochs");
-/// let message = options::message!("at most {most} ", [key], ", or none of ", ["data.limit_train"]);
+/// let message = towers_options::message!("at most {most} ", [key], ", or none of ", ["data.limit_train"]);
 /// assert_eq!(message.to_string(), "at most 4 `epochs`, or none of `data.limit_train`");
 /// ```
 #[macro_export]

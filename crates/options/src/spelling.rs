@@ -10,9 +10,9 @@ const SYNONYMS: [(&str, &str); 4] =
 /// name with few different letters. Two swapped letters are one mistake; upper case is none.
 ///
 /// ```
-/// assert_eq!(options::nearest("gpu", ["cpu", "cuda"]), Some("cuda"));
-/// assert_eq!(options::nearest("lr", ["l2", "lr-multiplier"]), Some("lr-multiplier"));
-/// assert_eq!(options::nearest("CIFAR10", ["auto", "cifar10"]), Some("cifar10"));
+/// assert_eq!(towers_options::nearest("gpu", ["cpu", "cuda"]), Some("cuda"));
+/// assert_eq!(towers_options::nearest("lr", ["l2", "lr-multiplier"]), Some("lr-multiplier"));
+/// assert_eq!(towers_options::nearest("CIFAR10", ["auto", "cifar10"]), Some("cifar10"));
 /// ```
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
@@ -36,8 +36,8 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// `; did you mean ...?` for the [`nearest`] known name, if there is one.
 ///
 /// ```
-/// assert_eq!(options::hint("nearst", ["constant", "nearest"]), "; did you mean `nearest`?");
-/// assert_eq!(options::hint("mirror", ["constant", "nearest"]), "");
+/// assert_eq!(towers_options::hint("nearst", ["constant", "nearest"]), "; did you mean `nearest`?");
+/// assert_eq!(towers_options::hint("mirror", ["constant", "nearest"]), "");
 /// ```
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"))

@@ -1,10 +1,10 @@
 //! Three threads train a straight line, which knows nothing of towers: `cargo run -p towers-parallel --example own_model`
 
-use parallel::{Error, run_replicas, slice_batch};
+use towers_parallel::{Error, run_replicas, slice_batch};
 
 fn main() -> Result<(), Error> {
     let points: Vec<(f32, f32)> = (0..20).map(|k| k as f32 / 10.0).map(|x| (x, 2.0 * x + 1.0)).collect();
-    let lines = run_replicas(&[(); 3].map(|()| tensor_cpu::device(1)), |mut replica| {
+    let lines = run_replicas(&[(); 3].map(|()| towers_tensor_cpu::device(1)), |mut replica| {
         let (mut slope, mut bias) = (0.0, 0.0);
         let own = slice_batch(points.len(), replica.world(), replica.rank());
         for _ in 0..500 {

@@ -1,5 +1,5 @@
 use crate::{Error, Result, SumTree};
-use program::{Device, Span, Storage};
+use towers_program::{Device, Span, Storage};
 
 /// The nodes of a tree that a replica brings to a sum.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub trait Collective: Send {
     /// may work on other runs of `data`, but must not touch this one before
     /// [`finish_all_reduce`](Collective::finish_all_reduce).
     ///
-    /// All replicas start with the same [buckets](layers::Network::buckets) of gradients, in their order. The
+    /// All replicas start with the same [buckets](towers_layers::Network::buckets) of gradients, in their order. The
     /// last run, without gradients, is left to [`finish_all_reduce`](Collective::finish_all_reduce). A device
     /// may capture this call in a graph: then a replay repeats it.
     ///
@@ -118,14 +118,14 @@ pub trait Collective: Send {
     /// Gathers the same number of values from each replica, in the order of the ranks. They travel as `f32`.
     ///
     /// ```
-    /// use parallel::run_replicas;
+    /// use towers_parallel::run_replicas;
     ///
-    /// let gathered = run_replicas(&vec![tensor_cpu::device(1); 2], |mut replica| {
+    /// let gathered = run_replicas(&vec![towers_tensor_cpu::device(1); 2], |mut replica| {
     ///     let own = [replica.rank() as f64, 0.5];
     ///     replica.collective.gather_numbers(&replica.device, &own)
     /// })?;
     /// assert_eq!(gathered, vec![vec![0.0, 0.5, 1.0, 0.5]; 2]);
-    /// # Ok::<(), parallel::Error>(())
+    /// # Ok::<(), towers_parallel::Error>(())
     /// ```
     ///
     /// # Errors
@@ -173,12 +173,12 @@ pub trait Queued {
     fn at_step(&self, step: u64);
 }
 
-/// All [buckets](layers::Network::buckets) as one run.
+/// All [buckets](towers_layers::Network::buckets) as one run.
 pub(crate) fn whole(buckets: &[Span]) -> Span {
     Span::new(0, behind(buckets).end())
 }
 
-/// The last of the [buckets](layers::Network::buckets), which has no gradients.
+/// The last of the [buckets](towers_layers::Network::buckets), which has no gradients.
 pub(crate) fn behind(buckets: &[Span]) -> Span {
     buckets.last().copied().unwrap_or(Span::new(0, 0))
 }
@@ -194,5 +194,5 @@ pub fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
     }
     let accepted = "a multiple of the number of replicas";
     let (what, value) = ("the length of the run", at.len as f64);
-    Err(program::Error::Value { op: "all_gather", what, value, accepted }.into())
+    Err(towers_program::Error::Value { op: "all_gather", what, value, accepted }.into())
 }

@@ -105,15 +105,15 @@ pub enum Error {
     },
     /// A device failed.
     #[error(transparent)]
-    Tensor(#[from] program::Error),
+    Tensor(#[from] towers_program::Error),
     /// An error of what a collective stands on.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 #[cfg(feature = "cuda")]
-impl From<rendezvous::Error> for Error {
-    fn from(error: rendezvous::Error) -> Self {
+impl From<towers_rendezvous::Error> for Error {
+    fn from(error: towers_rendezvous::Error) -> Self {
         Error::Other(error.into())
     }
 }

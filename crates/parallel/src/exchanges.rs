@@ -1,22 +1,22 @@
 use crate::{Collective, Error, Nodes, Result, Stage, SumTree};
-use layers::Exchange;
-use program::ops::Neighbor;
-use program::{Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
 use std::time::{Duration, Instant};
+use towers_layers::Exchange;
+use towers_program::ops::Neighbor;
+use towers_program::{Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
 
 /// The exchanges of a pass: with the other replicas through their collective, or with the neighbouring
 /// stages.
 ///
 /// ```
-/// use layers::{Dense, Draws, Flatten, Graph, Mode};
-/// use parallel::{Exchanges, run_replicas};
+/// use towers_layers::{Dense, Draws, Flatten, Graph, Mode};
+/// use towers_parallel::{Exchanges, run_replicas};
 ///
 /// type Error = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// let mut graph = Graph::new("tiny", [2, 2, 1]);
 /// let x = graph.add(Flatten, graph.input())?;
 /// let logits = graph.add(Dense::new(3), x)?;
-/// let losses = run_replicas(&vec![tensor_cpu::device(1); 2], |mut replica| {
+/// let losses = run_replicas(&vec![towers_tensor_cpu::device(1); 2], |mut replica| {
 ///     let mut network = graph.build(logits, &replica.device, 1, Mode::Training)?;
 ///     network.set_input(&[1.0; 4], &[replica.rank() as u32])?;
 ///     let draws = Draws { seed: 0, step: 0, first_sample: replica.rank() as u32 };
@@ -58,7 +58,7 @@ struct Sums<'a> {
 ///
 /// # Errors
 /// The errors of the device.
-pub fn add_run(device: &Device, from: &Storage, to: &mut Storage, at: Span) -> program::Result<()> {
+pub fn add_run(device: &Device, from: &Storage, to: &mut Storage, at: Span) -> towers_program::Result<()> {
     let layout = Layout { offset: at.offset, ..Layout::contiguous(Shape::vectors(1, at.len)) };
     device.copy(View::new(from, layout), ViewMut::new(to, layout), Write::Add)
 }
@@ -106,15 +106,15 @@ impl<'a> Exchanges<'a> {
     }
 
     /// Keeps an error, and gives its message to the pass.
-    fn told(&mut self, result: Result<()>) -> program::Result<()> {
+    fn told(&mut self, result: Result<()>) -> towers_program::Result<()> {
         result.map_err(|error| {
             let message = error.to_string();
             self.failure = Some(error);
-            program::Error::Device { device: "the connection to the other replicas".into(), message }
+            towers_program::Error::Device { device: "the connection to the other replicas".into(), message }
         })
     }
 
-    fn meet(&mut self, meet: impl FnOnce(&mut dyn Collective) -> Result<()>) -> program::Result<()> {
+    fn meet(&mut self, meet: impl FnOnce(&mut dyn Collective) -> Result<()>) -> towers_program::Result<()> {
         let began = Instant::now();
         let met = match &mut self.way {
             Way::Replicas { collective, .. } => meet(&mut **collective),
@@ -133,7 +133,12 @@ impl<'a> Exchanges<'a> {
 }
 
 impl Exchange for Exchanges<'_> {
-    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce_start(
+        &mut self,
+        device: &Device,
+        grads: &mut Storage,
+        at: Span,
+    ) -> towers_program::Result<()> {
         let begun = match &mut self.way {
             Way::Replicas { collective, sums: Some(Sums { nodes, siblings }) } => {
                 for sibling in siblings.iter().rev() {
@@ -147,18 +152,24 @@ impl Exchange for Exchanges<'_> {
     }
 
     /// Along a tree, so that all collectives give the same bits.
-    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> towers_program::Result<()> {
         self.meet(|collective| {
             let tree = SumTree::new(&vec![1; collective.world()]);
             collective.all_reduce(device, Some(Nodes { tree: &tree, earlier: &[] }), data, at)
         })
     }
 
-    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> towers_program::Result<()> {
         self.meet(|collective| collective.all_gather(device, data, at))
     }
 
-    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> program::Result<()> {
+    fn send(
+        &mut self,
+        to: Neighbor,
+        device: &Device,
+        data: &Storage,
+        at: Layout,
+    ) -> towers_program::Result<()> {
         let fill = |tensor: &mut Vec<f32>| {
             tensor.resize(at.shape.len(), 0.0);
             Ok::<_, Error>(device.download(data, at.offset, tensor)?)
@@ -173,9 +184,14 @@ impl Exchange for Exchanges<'_> {
         device: &Device,
         data: &mut Storage,
         at: Layout,
-    ) -> program::Result<()> {
+    ) -> towers_program::Result<()> {
         let read = |tensor: &[f32]| {
-            program::Error::check_len("receive", "the tensor", Span::new(0, tensor.len()), at.shape.len())?;
+            towers_program::Error::check_len(
+                "receive",
+                "the tensor",
+                Span::new(0, tensor.len()),
+                at.shape.len(),
+            )?;
             Ok::<_, Error>(device.upload(tensor, data, at.offset)?)
         };
         let received = self.stage().and_then(|stage| stage.receive(from, read));

@@ -1,7 +1,7 @@
 use crate::{Collective, Error, Result};
 use core::fmt::Display;
 use core::ops::Range;
-use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
+use towers_program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 
 /// CUDA graph capture of the work that all replicas repeat at every step, in the same order.
 ///
@@ -11,13 +11,13 @@ use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 /// capture the work, none does: `Nccl` explains why.
 ///
 /// ```
-/// use parallel::{Collective, Error, GraphCapture, run_replicas};
-/// use program::ReplayArgs;
+/// use towers_parallel::{Collective, Error, GraphCapture, run_replicas};
+/// use towers_program::ReplayArgs;
 ///
-/// let runs = run_replicas(&[tensor_cpu::device(1)], |mut replica| {
+/// let runs = run_replicas(&[towers_tensor_cpu::device(1)], |mut replica| {
 ///     let (mut capture, mut runs) = (GraphCapture::default(), 0);
 ///     for _ in 0..3 {
-///         let work = |_: &mut dyn Collective| -> parallel::Result<()> {
+///         let work = |_: &mut dyn Collective| -> towers_parallel::Result<()> {
 ///             runs += 1;
 ///             Ok(())
 ///         };
@@ -82,7 +82,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
     }
 
     /// In the phase of capture: captures the work of `key` for one of this replica's shards.
-    pub fn capture<E: From<program::Error> + Display>(
+    pub fn capture<E: From<towers_program::Error> + Display>(
         &mut self,
         device: &Device,
         key: &K,
@@ -96,7 +96,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
     ///
     /// # Errors
     /// Those of the work and of the device.
-    pub fn replay<E: From<program::Error> + Display>(
+    pub fn replay<E: From<towers_program::Error> + Display>(
         &mut self,
         device: &Device,
         key: &K,
@@ -146,7 +146,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
     ///
     /// # Errors
     /// Those of the work and of the collective.
-    pub fn run<E: From<Error> + From<program::Error> + Display>(
+    pub fn run<E: From<Error> + From<towers_program::Error> + Display>(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
@@ -171,7 +171,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
 mod tests {
     use super::*;
     use crate::{Nodes, Queued};
-    use program::{Span, Storage};
+    use towers_program::{Span, Storage};
 
     /// Another replica: its answer when all meet, and the calls of the collective.
     #[derive(Default)]
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn heard(capture: &mut GraphCapture<&'static str>, other: &mut Other, work: &'static str) -> String {
-        let device = tensor_cpu::device(1);
+        let device = towers_tensor_cpu::device(1);
         capture
             .run(&device, other, &work, &ReplayArgs::default(), |_| Ok::<_, Error>(device.synchronize()?))
             .unwrap();

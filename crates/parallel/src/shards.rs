@@ -6,7 +6,7 @@ use core::ops::Range;
 /// `slice_batch`.
 ///
 /// ```
-/// use parallel::slice_batch;
+/// use towers_parallel::slice_batch;
 /// assert_eq!((0..3).map(|part| slice_batch(100, 3, part)).collect::<Vec<_>>(), [0..33, 33..66, 66..100]);
 /// ```
 ///
@@ -26,7 +26,7 @@ pub fn slice_batch(n: usize, parts: usize, part: usize) -> Range<usize> {
 /// after the other, and the results depend on the shards alone.
 ///
 /// ```
-/// use parallel::Shards;
+/// use towers_parallel::Shards;
 ///
 /// // Five shards on three devices: the last one has two of them. Of a batch of 12 the last shard has four samples.
 /// let shards = Shards::new(5, 3, 2);
@@ -70,11 +70,11 @@ impl Shards {
     /// to its weight, at least one if there are enough.
     ///
     /// ```
-    /// use parallel::{Shards, Weights};
+    /// use towers_parallel::{Shards, Weights};
     ///
     /// let weights: Weights = "3,1".parse()?;
     /// assert_eq!(Shards::shared_out(8, &weights, 0).own(), 0..6);
-    /// # Ok::<(), parallel::Error>(())
+    /// # Ok::<(), towers_parallel::Error>(())
     /// ```
     ///
     /// # Panics
@@ -96,12 +96,12 @@ impl Shards {
     /// shards of replica `rank`'s.
     ///
     /// ```
-    /// use parallel::{Shards, Weights};
+    /// use towers_parallel::{Shards, Weights};
     ///
     /// let weights = "3,1".parse::<Weights>()?;
     /// let shards = Shards::weighted(2, &weights, 0);
     /// assert_eq!((shards.own_rows(100), shards.rows(100, 0), shards.rows(100, 2)), (0..75, 0..37, 75..87));
-    /// # Ok::<(), parallel::Error>(())
+    /// # Ok::<(), towers_parallel::Error>(())
     /// ```
     ///
     /// # Panics

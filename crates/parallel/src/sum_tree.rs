@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// are *joined*, added up to one, as often as the tree says.
 ///
 /// ```
-/// use parallel::SumTree;
+/// use towers_parallel::SumTree;
 ///
 /// // Of eight parts, the replicas have five and three.
 /// let tree = SumTree::new(&[5, 3]);

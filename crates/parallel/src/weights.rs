@@ -13,14 +13,14 @@ use core::str::FromStr;
 /// everywhere.
 ///
 /// ```
-/// use parallel::Weights;
+/// use towers_parallel::Weights;
 ///
 /// let weights: Weights = "2,1,1".parse()?;
 /// assert_eq!(weights.share_out(100), [50, 25, 25]);
 /// // 3.5, 1.75 and 1.75: the two that are left go to the largest fractions.
 /// assert_eq!(weights.share_out(7), [3, 2, 2]);
 /// assert_eq!(weights.slice(7, 1), 3..5);
-/// # Ok::<(), parallel::Error>(())
+/// # Ok::<(), towers_parallel::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights(Vec<f64>);
@@ -41,9 +41,9 @@ impl Weights {
     /// differences are noise of the clock.
     ///
     /// ```
-    /// use parallel::Weights;
+    /// use towers_parallel::Weights;
     /// assert_eq!(Weights::of_speeds(&[102.0, 251.0, 99.0])?.to_string(), "1,2.5,1");
-    /// # Ok::<(), parallel::Error>(())
+    /// # Ok::<(), towers_parallel::Error>(())
     /// ```
     ///
     /// # Errors

@@ -2,9 +2,11 @@
 //! ever.
 
 use crate::groups;
-use layers::{BatchNormalization, Conv2D, Dense, Draws, Exchange, Flatten, Graph, Mode, Network, Value};
-use parallel::{Error, Exchanges, Replica, run_replicas};
-use program::{Device, Span, Storage};
+use towers_layers::{
+    BatchNormalization, Conv2D, Dense, Draws, Exchange, Flatten, Graph, Mode, Network, Value,
+};
+use towers_parallel::{Error, Exchanges, Replica, run_replicas};
+use towers_program::{Device, Span, Storage};
 
 /// A fault of the last replica in the middle of a pass, at its second exchange.
 #[derive(Clone, Copy)]
@@ -20,7 +22,7 @@ fn graph() -> (Graph, Value) {
     let mut graph = Graph::new("trapped", [4, 4, 3]);
     let x = graph.add(Conv2D::new(4, 3), graph.input()).unwrap();
     let x = graph.add(BatchNormalization::new(), x).unwrap();
-    let x = graph.add(program::Activation::Relu, x).unwrap();
+    let x = graph.add(towers_program::Activation::Relu, x).unwrap();
     let x = graph.add(BatchNormalization::new(), x).unwrap();
     let x = graph.add(Flatten, x).unwrap();
     let logits = graph.add(Dense::new(3), x).unwrap();
@@ -36,7 +38,7 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn meet(&mut self, backward: bool) -> program::Result<()> {
+    fn meet(&mut self, backward: bool) -> towers_program::Result<()> {
         let Some(fault) = self.fault.filter(|fault| matches!(fault, Fault::PanicsBackward) == backward)
         else {
             return Ok(());
@@ -44,19 +46,19 @@ impl Way<'_> {
         self.met += 1;
         match fault {
             _ if self.met < 2 => Ok(()),
-            Fault::FailsForward => Err(program::Error::DeviceMismatch { op: "a trap" }),
+            Fault::FailsForward => Err(towers_program::Error::DeviceMismatch { op: "a trap" }),
             Fault::PanicsForward | Fault::PanicsBackward => panic!("a trap"),
         }
     }
 }
 
 impl Exchange for Way<'_> {
-    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> towers_program::Result<()> {
         self.meet(true)?;
         self.others.all_reduce(device, data, at)
     }
 
-    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> towers_program::Result<()> {
         self.meet(false)?;
         self.others.all_gather(device, data, at)
     }
@@ -67,7 +69,7 @@ enum Ended {
     #[error(transparent)]
     Parallel(#[from] Error),
     #[error(transparent)]
-    Layers(#[from] layers::Error),
+    Layers(#[from] towers_layers::Error),
 }
 
 /// Three steps on samples of which the middle replica has none. The last replica has the fault.
@@ -98,7 +100,7 @@ fn run(devices: &[Device], fault: Option<Fault>) -> Result<Vec<Vec<f32>>, Ended>
             replica.collective.all_reduce_sum(&device, grads, all)?;
         }
         let grads = &network.arena().grads;
-        Ok(grads.to_vec(&device, 0, grads.len()).map_err(layers::Error::from)?)
+        Ok(grads.to_vec(&device, 0, grads.len()).map_err(towers_layers::Error::from)?)
     })
 }
 

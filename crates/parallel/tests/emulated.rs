@@ -1,7 +1,8 @@
-use program::{Device, Precision};
+use towers_program::{Device, Precision};
 
 /// This number of emulated GPUs, or none without a C++ compiler.
 pub fn gpus(count: usize) -> Option<Vec<Device>> {
-    let devices: Result<Vec<_>, _> = (0..count).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect();
+    let devices: Result<Vec<_>, _> =
+        (0..count).map(|_| towers_tensor_cuda::emulated(Precision::Fp32)).collect();
     devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
 }

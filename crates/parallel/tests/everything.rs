@@ -3,7 +3,7 @@
 
 use super::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
 use core::ops::Range;
-use program::{Device, Span, Storage};
+use towers_program::{Device, Span, Storage};
 
 /// Numbers of such different sizes that every order of adding them gives other bits.
 pub fn value(part: usize, k: usize) -> f32 {

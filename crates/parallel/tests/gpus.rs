@@ -4,8 +4,8 @@
 use crate::cpus;
 use crate::emulated::gpus;
 use crate::everything::LENS;
-use parallel::{Error, Replica, run_replicas};
-use program::Device;
+use towers_parallel::{Error, Replica, run_replicas};
+use towers_program::Device;
 
 fn everything(devices: &[Device], lens: &[usize]) -> Vec<Vec<u32>> {
     run_replicas(devices, |replica| crate::everything::everything(replica, lens)).unwrap()
@@ -28,12 +28,12 @@ fn clones_of_a_gpu_are_no_replicas() {
     devices.push(devices[0].clone());
     let body = |replica: Replica| Ok::<_, Error>(replica.rank());
     let patience = std::time::Duration::from_secs(60);
-    let as_stages = parallel::run_stages(&devices, 3, patience, |replica, _| body(replica));
+    let as_stages = towers_parallel::run_stages(&devices, 3, patience, |replica, _| body(replica));
     for refused in [run_replicas(&devices, body), as_stages] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("open the GPU once for each replica"), "{error}");
     }
-    devices.push(tensor_cpu::device(1));
+    devices.push(towers_tensor_cpu::device(1));
     assert!(run_replicas(&devices, body).is_err(), "beside a CPU");
     assert_eq!(run_replicas(&devices[..2], body).unwrap(), [0, 1]);
 }
@@ -42,7 +42,7 @@ fn clones_of_a_gpu_are_no_replicas() {
 #[test]
 fn unlike_devices_meet_in_host_memory() {
     let Some(mut devices) = gpus(1) else { return };
-    devices.push(tensor_cpu::device(1));
+    devices.push(towers_tensor_cpu::device(1));
     let lens = [0, 7, 100];
     assert_eq!(everything(&devices, &lens), everything(&cpus(2), &lens));
 }
@@ -52,7 +52,9 @@ fn unlike_devices_meet_in_host_memory() {
 fn a_broadcast_reaches_the_mirrors_of_weights() {
     let Some(devices) = gpus(2) else { return };
     let results = run_replicas(&devices, |mut replica: Replica| {
-        use program::{Activation, Arena, Layout, Linear, Shape, StepArgs, Trial, Write, ops::LinearForward};
+        use towers_program::{
+            Activation, Arena, Layout, Linear, Shape, StepArgs, Trial, Write, ops::LinearForward,
+        };
         let (device, rank) = (replica.device.clone(), replica.rank());
         let (linear, mut trial) = (Linear { inputs: 2, outputs: 1 }, Trial::new(1));
         let x = trial.activations(Layout::contiguous(Shape::vectors(1, 2)), &[10.0, 1.0]);
@@ -77,7 +79,7 @@ fn a_broadcast_reaches_the_mirrors_of_weights() {
 #[cfg(feature = "cuda")]
 #[test]
 fn a_sum_is_not_recorded() {
-    use program::{GraphCache, ReplayArgs, Span};
+    use towers_program::{GraphCache, ReplayArgs, Span};
     let Some(devices) = gpus(2) else { return };
     let result = run_replicas(&devices, |mut replica: Replica| {
         let device = replica.device.clone();

@@ -2,8 +2,8 @@
 
 use crate::everything::{EDGE, bring, nodes_of, value};
 use crate::{cpus, groups};
-use parallel::{Error, Nodes, Replica, Shards, SumTree, run_replicas};
-use program::{Device, Span};
+use towers_parallel::{Error, Nodes, Replica, Shards, SumTree, run_replicas};
+use towers_program::{Device, Span};
 
 const LEN: usize = 23;
 
@@ -113,7 +113,7 @@ fn other_nodes_than_those_of_the_tree_are_an_error_on_all() {
             met
         });
         let error = result.unwrap_err();
-        let on_gpus = devices.iter().any(|device| device.get::<tensor_cuda::Cuda>().is_some());
+        let on_gpus = devices.iter().any(|device| device.get::<towers_tensor_cuda::Cuda>().is_some());
         assert!(on_gpus || matches!(error, Error::PartialSums { .. }), "{error}");
     }
 }

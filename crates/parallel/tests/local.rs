@@ -2,8 +2,8 @@
 
 use crate::everything::{a_failure_of_one_stops_all, an_aborted_group_stays_aborted};
 use crate::{cpus, groups};
-use parallel::{Error, Nodes, Replica, SumTree, run_replicas};
-use program::{Device, Span, Storage};
+use towers_parallel::{Error, Nodes, Replica, SumTree, run_replicas};
+use towers_program::{Device, Span, Storage};
 
 /// Of every length, also none, for every number of replicas. Elements around the run stay.
 #[test]

@@ -12,11 +12,11 @@ mod local;
 mod nccl;
 mod stages;
 
-use parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
-use program::Device;
+use towers_parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
+use towers_program::Device;
 
 fn cpus(world: usize) -> Vec<Device> {
-    vec![tensor_cpu::device(1); world]
+    vec![towers_tensor_cpu::device(1); world]
 }
 
 /// Devices in main memory and, where they can be emulated, GPUs.

@@ -1,12 +1,12 @@
 //! One process a GPU, here threads with emulated ones: joined, and stopped together when one fails.
 
-use parallel::{Error, NcclProcess, Replica, Result};
-use program::{Precision, Span};
-use rendezvous::{Agreement, Place, Settings, Source, connect};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use towers_parallel::{Error, NcclProcess, Replica, Result};
+use towers_program::{Precision, Span};
+use towers_rendezvous::{Agreement, Place, Settings, Source, connect};
 
 const WORLD: usize = 3;
 /// Longer than any test takes without a hang.
@@ -18,7 +18,7 @@ fn run(
     agreement: fn(usize) -> Agreement,
     body: impl Fn(Replica) -> Result<f32> + Clone + Send + Sync + 'static,
 ) -> Option<Vec<Result<f32, String>>> {
-    if let Err(error) = tensor_cuda::emulated(Precision::Fp32) {
+    if let Err(error) = towers_tensor_cuda::emulated(Precision::Fp32) {
         println!("SKIPPED: processes on GPUs: {error}");
         return None;
     }
@@ -31,7 +31,7 @@ fn run(
             // A process that comes after the others have given up tries for this long.
             let start = Duration::from_secs(20);
             let settings = Settings { port: Some(port), start, ..Settings::default() };
-            let device = tensor_cuda::emulated(Precision::Fp32).unwrap();
+            let device = towers_tensor_cuda::emulated(Precision::Fp32).unwrap();
             let joined = connect(&place, &settings).map_err(Error::from).and_then(|group| {
                 NcclProcess { group, agreement: agreement(rank), timeout }.run(&[device], body)
             });

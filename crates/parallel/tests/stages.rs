@@ -1,11 +1,11 @@
 //! Pipelines of stages: their tensors, and how they end.
 
-use parallel::{Error, Pass, Replica, Stage, one_forward_one_backward, run_stages};
-use program::Span;
-use program::ops::Neighbor;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use towers_parallel::{Error, Pass, Replica, Stage, one_forward_one_backward, run_stages};
+use towers_program::Span;
+use towers_program::ops::Neighbor;
 
 /// Longer than any test takes without a hang.
 const LONG: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ fn relay(replica: &Replica, stage: &Stage, micro_batches: usize) -> Result<Vec<f
 #[test]
 fn tensors_go_from_stage_to_stage_and_back() {
     for (replicas, stages, micro_batches) in [(1, 2, 1), (1, 3, 5), (2, 2, 4), (3, 4, 2)] {
-        let devices = vec![tensor_cpu::device(1); replicas * stages];
+        let devices = vec![towers_tensor_cpu::device(1); replicas * stages];
         let all = in_time(move || {
             run_stages(&devices, stages, LONG, |replica, stage| relay(&replica, &stage, micro_batches))
                 .unwrap()
@@ -85,7 +85,7 @@ fn tensors_go_from_stage_to_stage_and_back() {
 #[test]
 fn stages_add_up_across_replicas_and_within_one() {
     let sums = in_time(|| {
-        run_stages(&vec![tensor_cpu::device(1); 6], 3, LONG, |mut replica, mut stage| {
+        run_stages(&vec![towers_tensor_cpu::device(1); 6], 3, LONG, |mut replica, mut stage| {
             let device = replica.device.clone();
             let own = (10 * replica.rank() + stage.number() + 1) as f32;
             let mut data = device.alloc(2)?;
@@ -105,16 +105,17 @@ fn a_stage_that_fails_stops_all_of_all_replicas() {
     for failing in 0..4 {
         for panics in [false, true] {
             let error = in_time(move || {
-                let run = run_stages(&vec![tensor_cpu::device(1); 4], 2, LONG, |mut replica, mut stage| {
-                    if 2 * replica.rank() + stage.number() == failing {
-                        assert!(!panics, "the stage broke");
-                        return Err(Error::NoStage { place: "in this test", stages: 7 });
-                    }
-                    relay(&replica, &stage, 3)?;
-                    let mut data = replica.device.alloc(1)?;
-                    stage.replica.all_reduce_sum(&replica.device, &mut data, Span::new(0, 1))?;
-                    replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 1))
-                });
+                let run =
+                    run_stages(&vec![towers_tensor_cpu::device(1); 4], 2, LONG, |mut replica, mut stage| {
+                        if 2 * replica.rank() + stage.number() == failing {
+                            assert!(!panics, "the stage broke");
+                            return Err(Error::NoStage { place: "in this test", stages: 7 });
+                        }
+                        relay(&replica, &stage, 3)?;
+                        let mut data = replica.device.alloc(1)?;
+                        stage.replica.all_reduce_sum(&replica.device, &mut data, Span::new(0, 1))?;
+                        replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 1))
+                    });
                 run.unwrap_err().to_string()
             });
             let says = if panics { "the stage broke" } else { "there is no stage in this test one of 7" };
@@ -126,10 +127,11 @@ fn a_stage_that_fails_stops_all_of_all_replicas() {
 #[test]
 fn a_stage_that_has_finished_sends_nothing_more() {
     let error = in_time(|| {
-        let run = run_stages(&vec![tensor_cpu::device(1); 2], 2, LONG, |_, stage| match stage.is_first() {
-            true => Ok(()),
-            false => stage.receive(Neighbor::Previous, |_| Ok::<_, Error>(())),
-        });
+        let run =
+            run_stages(&vec![towers_tensor_cpu::device(1); 2], 2, LONG, |_, stage| match stage.is_first() {
+                true => Ok(()),
+                false => stage.receive(Neighbor::Previous, |_| Ok::<_, Error>(())),
+            });
         run.unwrap_err().to_string()
     });
     assert_eq!(error, "stopped because stage 0 of replica 0 has finished");
@@ -138,7 +140,7 @@ fn a_stage_that_has_finished_sends_nothing_more() {
 #[test]
 fn what_cannot_be_is_an_error() {
     let run = |devices: usize, stages| {
-        run_stages(&vec![tensor_cpu::device(1); devices], stages, LONG, |_, stage| {
+        run_stages(&vec![towers_tensor_cpu::device(1); devices], stages, LONG, |_, stage| {
             stage.send(Neighbor::Next, |_| Ok::<_, Error>(()))
         })
         .unwrap_err()
@@ -165,7 +167,7 @@ impl Told {
 fn a_replica_that_hangs_is_named() {
     let told = Told(AtomicUsize::new(0));
     let error = in_time(move || {
-        run_stages(&vec![tensor_cpu::device(1); 3], 1, Duration::from_secs(1), |mut replica, _| {
+        run_stages(&vec![towers_tensor_cpu::device(1); 3], 1, Duration::from_secs(1), |mut replica, _| {
             if replica.rank() == 1 {
                 told.wait_for(2);
             }
@@ -184,7 +186,7 @@ fn a_replica_that_hangs_is_named() {
 fn of_stages_that_wait_for_each_other_the_cause_is_named() {
     let told = Told(AtomicUsize::new(0));
     let error = in_time(move || {
-        run_stages(&vec![tensor_cpu::device(1); 4], 2, Duration::from_secs(2), |mut replica, stage| {
+        run_stages(&vec![towers_tensor_cpu::device(1); 4], 2, Duration::from_secs(2), |mut replica, stage| {
             let ended = match (replica.rank(), stage.number()) {
                 (1, 1) => {
                     told.wait_for(3);
@@ -216,11 +218,12 @@ fn a_replica_that_hangs_for_ever_ends_the_process() {
         assert!(ended.status.code() == Some(1) && said.contains(expected), "{said}");
         return;
     }
-    let _ = run_stages(&vec![tensor_cpu::device(1); 2], 1, Duration::from_secs(1), |mut replica, _| {
-        if replica.rank() == 1 {
-            std::thread::sleep(LONG);
-        }
-        replica.collective.barrier()
-    });
+    let _ =
+        run_stages(&vec![towers_tensor_cpu::device(1); 2], 1, Duration::from_secs(1), |mut replica, _| {
+            if replica.rank() == 1 {
+                std::thread::sleep(LONG);
+            }
+            replica.collective.barrier()
+        });
     unreachable!("the other replica hangs");
 }

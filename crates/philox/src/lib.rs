@@ -9,7 +9,7 @@
 //! CUDA backend offer too. It passes BigCrush. It is not a cryptographic generator.
 //!
 //! ```
-//! use philox::{Philox, domain};
+//! use towers_philox::{Philox, domain};
 //! use rand_core::Rng;
 //!
 //! // The random numbers of sample 41 in epoch 3 of a run with seed 7, for the purpose "shift":
@@ -30,7 +30,7 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 ///
 /// ```
 /// // A known answer of the Random123 distribution.
-/// assert_eq!(philox::philox4x32([0; 4], [0; 2]), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
+/// assert_eq!(towers_philox::philox4x32([0; 4], [0; 2]), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
 /// ```
 #[inline(always)]
 pub fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
@@ -181,8 +181,8 @@ impl TryRng for Philox {
 /// The numbers `0..n` in a random order: a pure function of (seed, epoch), by Fisher and Yates' shuffle.
 ///
 /// ```
-/// let order = philox::permutation(1, 0, 5);
-/// assert_eq!(order, philox::permutation(1, 0, 5));
+/// let order = towers_philox::permutation(1, 0, 5);
+/// assert_eq!(order, towers_philox::permutation(1, 0, 5));
 /// assert_eq!({ let mut o = order.clone(); o.sort(); o }, [0, 1, 2, 3, 4]);
 /// ```
 pub fn permutation(seed: u64, epoch: u64, n: u32) -> Vec<u32> {

@@ -1,5 +1,5 @@
 //! Reads class folders, in memory and streamed.
-use pictures::{ClassFolders, Decoder, Resize};
+use towers_pictures::{ClassFolders, Decoder, Resize};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join("towers-outside-pictures");

@@ -16,8 +16,8 @@ use image::{
     Pixel, RgbImage,
 };
 
-use dataset::{MOST_ASIDE, Resize, caught, check_shape, grey};
-use files::open_regular;
+use towers_dataset::{MOST_ASIDE, Resize, caught, check_shape, grey};
+use towers_files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::jpeg;
@@ -36,11 +36,11 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 /// Decodes picture files of any size to one shape: turns each as its EXIF orientation says, makes it grey or RGB, and resizes it.
 ///
 /// ```no_run
-/// let decoder = pictures::Decoder::new([64, 64, 3])?;
+/// let decoder = towers_pictures::Decoder::new([64, 64, 3])?;
 /// for error in decoder.decode_all(&["cat.jpg", "dog.jpg"]).iter().filter_map(|picture| picture.as_ref().err()) {
 ///     eprintln!("{error}");
 /// }
-/// # Ok::<(), pictures::Error>(())
+/// # Ok::<(), towers_pictures::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder {

@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The operating system refused to read or write a file or folder.
     #[error(transparent)]
-    File(#[from] files::Error),
+    File(#[from] towers_files::Error),
 
     /// Pictures of a folder that would take more memory than there is.
     #[error(
@@ -75,7 +75,7 @@ pub enum Error {
 
     /// A shape that pictures can't have, or pictures in files that can't be decoded.
     #[error(transparent)]
-    Data(#[from] dataset::Error),
+    Data(#[from] towers_dataset::Error),
 }
 
 fn gigabytes(bytes: u64) -> String {
@@ -90,14 +90,14 @@ impl Error {
                 let why = why(source);
                 (path.clone(), why.split(';').next().unwrap_or_default().to_owned())
             }
-            Error::File(files::Error { path, source, .. }) => (path.clone(), source.to_string()),
+            Error::File(towers_files::Error { path, source, .. }) => (path.clone(), source.to_string()),
             other => (PathBuf::new(), other.to_string()),
         }
     }
 
     /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        move |source| files::Error::io(action, path)(source).into()
+        move |source| towers_files::Error::io(action, path)(source).into()
     }
 }
 

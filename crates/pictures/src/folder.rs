@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dataset::{CHANNELS, Dataset, Resize, check_shape, evenly};
+use towers_dataset::{CHANNELS, Dataset, Resize, check_shape, evenly};
 
 use crate::decode::{self, Decoder, Free};
 use crate::error::{Error, Result};
@@ -44,9 +44,9 @@ const SIDE: usize = 32;
 /// [`Error::Memory`] if the pictures need more than [is free](ClassFolders::free_memory). [`Error::File`].
 ///
 /// ```no_run
-/// let pets = pictures::read("pets")?;
+/// let pets = towers_pictures::read("pets")?;
 /// println!("{:?}: {} + {} pictures", pets.classes, pets.train.len(), pets.test.len());
-/// # Ok::<(), pictures::Error>(())
+/// # Ok::<(), towers_pictures::Error>(())
 /// ```
 pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
     ClassFolders::new(dir.as_ref()).read()
@@ -55,9 +55,9 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
 /// As [`read`], with options.
 ///
 /// ```no_run
-/// let some = pictures::ClassFolders::new("pets").image_size(64, 48).limit_train(1000).read()?;
+/// let some = towers_pictures::ClassFolders::new("pets").image_size(64, 48).limit_train(1000).read()?;
 /// assert_eq!(some.train.images.dim(), (1000, 64, 48, 3));
-/// # Ok::<(), pictures::Error>(())
+/// # Ok::<(), towers_pictures::Error>(())
 /// ```
 pub struct ClassFolders<'a> {
     dir: PathBuf,
@@ -109,7 +109,7 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { shape: [height, width, channels], ..self }
     }
 
-    /// At most so many pictures of the training split, [as many of each class](dataset::evenly) as can be. The others are not decoded.
+    /// At most so many pictures of the training split, [as many of each class](towers_dataset::evenly) as can be. The others are not decoded.
     pub fn limit_train(self, limit: usize) -> Self {
         ClassFolders { limit_train: limit, ..self }
     }

@@ -13,7 +13,7 @@ pub const ENDINGS: [&str; 6] = ["bmp", "gif", "jpeg", "jpg", "png", "webp"];
 /// Entries whose names begin with a dot are left out.
 ///
 /// ```
-/// use pictures::Found;
+/// use towers_pictures::Found;
 ///
 /// let dir = tempfile::tempdir()?;
 /// for name in ["a.png", "B.JPG", "notes.txt", ".DS_Store"] {

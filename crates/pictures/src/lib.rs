@@ -11,7 +11,7 @@
 //!     std::fs::create_dir_all(file.parent().unwrap())?;
 //!     image::RgbImage::new(40, 30).save(file)?;
 //! }
-//! let pets = pictures::ClassFolders::new(folder.path()).image_size(24, 24).read()?;
+//! let pets = towers_pictures::ClassFolders::new(folder.path()).image_size(24, 24).read()?;
 //! assert_eq!((pets.classes, pets.train.images.dim()), (vec!["cat".into(), "dog".into()], (2, 24, 24, 3)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -33,15 +33,15 @@ mod single;
 mod split_decoder;
 mod splits;
 
-/// The crate of the data set's types.
-pub use dataset;
-pub use dataset::{Dataset, Files, Resize, Split, ValidationFrom, catches_panics};
 pub use decode::Decoder;
 pub use error::{Error, Result};
 pub use folder::{ClassFolders, read};
 pub use found::{ENDINGS, Found};
 pub use progress::Progress;
 pub use single::picture;
+/// The crate of the data set's types.
+pub use towers_dataset as dataset;
+pub use towers_dataset::{Dataset, Files, Resize, Split, ValidationFrom, catches_panics};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

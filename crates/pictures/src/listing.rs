@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::found::{ENDINGS, Found, entries, is_picture};
 use crate::splits::{Splits, folders_in, name, unwrapped};
-use dataset::ValidationFrom;
+use towers_dataset::ValidationFrom;
 
 /// A file and its class.
 pub(crate) type Picture = (PathBuf, u16);

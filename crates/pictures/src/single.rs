@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use dataset::{BoxError, Decode};
+use towers_dataset::{BoxError, Decode};
 
 use crate::decode::{self, Decoder};
 use crate::error::Result;
@@ -57,8 +57,8 @@ impl Decode for Decoder {
 /// bytes of its pixels, row by row. It has 3 channels, or 1 for grey.
 ///
 /// ```no_run
-/// let pixels = pictures::picture("cat.jpg", [32, 32, 3])?;
-/// # Ok::<(), pictures::Error>(())
+/// let pixels = towers_pictures::picture("cat.jpg", [32, 32, 3])?;
+/// # Ok::<(), towers_pictures::Error>(())
 /// ```
 ///
 /// # Errors

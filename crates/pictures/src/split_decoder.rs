@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dataset::{Files, Split};
+use towers_dataset::{Files, Split};
 
 use crate::decode::{Decoder, MAX_DECODED, all, bytes_of};
 use crate::error::{Error, Result};

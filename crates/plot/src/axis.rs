@@ -22,7 +22,7 @@ impl Scale {
     /// The axis that suits the values. Values that are not finite don't count.
     ///
     /// ```
-    /// use plot::Scale;
+    /// use towers_plot::Scale;
     ///
     /// // A loss that explodes for an epoch does not hide the others.
     /// let axis = Scale::Loss.axis([2.0, 1.5, 1e6, 1.0, 0.8, 0.7, 0.6, 0.5]);
@@ -50,7 +50,7 @@ impl Scale {
 /// An axis: its range and its ticks.
 ///
 /// ```
-/// use plot::Axis;
+/// use towers_plot::Axis;
 ///
 /// let epochs = Axis::epochs(1..=70);
 /// assert_eq!(epochs.ticks[..3], [1.0, 10.0, 20.0]);
@@ -121,7 +121,7 @@ impl Axis {
 /// A number with three significant digits.
 ///
 /// ```
-/// assert_eq!([0.98765, 1234.56, 1e-4].map(plot::short), ["0.988", "1235", "1.00e-4"]);
+/// assert_eq!([0.98765, 1234.56, 1e-4].map(towers_plot::short), ["0.988", "1235", "1.00e-4"]);
 /// ```
 pub fn short(value: f64) -> String {
     if value == 0.0 {

@@ -155,7 +155,7 @@ impl Panel {
     /// A panel whose axes fit the curves.
     ///
     /// ```
-    /// use plot::{Curve, Panel, Scale};
+    /// use towers_plot::{Curve, Panel, Scale};
     ///
     /// let panel = Panel::new("Top-5 accuracy", Scale::Unit, vec![Curve::new("validation", [0.7, 0.9])]);
     /// assert_eq!((panel.x.ticks, panel.y.range), (vec![1.0, 2.0], 0.0..1.0));
@@ -261,7 +261,7 @@ impl Curve {
     /// A solid curve in the first colour: a value for each epoch from the first one on.
     ///
     /// ```
-    /// use plot::Curve;
+    /// use towers_plot::Curve;
     ///
     /// let validation = Curve::new("validation", [0.9, 0.7]).colour(1).dashed(true);
     /// assert_eq!(validation.points, [(1.0, 0.9), (2.0, 0.7)]);

@@ -5,7 +5,7 @@
 //! turns them into pixels.
 //!
 //! ```
-//! use plot::{Chart, Curve, Panel, Scale};
+//! use towers_plot::{Chart, Curve, Panel, Scale};
 //!
 //! let loss = vec![Curve::new("training", [2.3, 1.1, 0.6]), Curve::new("validation", [2.0, 1.3, 0.9])];
 //! let chart = Chart::new("a small CNN", vec![Panel::new("Loss", Scale::Loss, loss)]);

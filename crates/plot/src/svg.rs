@@ -69,7 +69,7 @@ fn path(points: &[[f64; 2]]) -> String {
 /// U+FFFD replaces them.
 ///
 /// ```
-/// assert_eq!(plot::escaped("cats & <dogs>\0"), "cats &amp; &lt;dogs&gt;\u{fffd}");
+/// assert_eq!(towers_plot::escaped("cats & <dogs>\0"), "cats &amp; &lt;dogs&gt;\u{fffd}");
 /// ```
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

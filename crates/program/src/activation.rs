@@ -117,7 +117,7 @@ impl Activation {
     /// Keras' name.
     ///
     /// ```
-    /// # use program::Activation;
+    /// # use towers_program::Activation;
     /// assert_eq!(Activation::Gelu.name(), "gelu");
     /// ```
     pub const fn name(self) -> &'static str {
@@ -173,7 +173,7 @@ impl fmt::Display for Activation {
 /// From a name, as it is displayed. `bounded_relu(6)` is `relu6`.
 ///
 /// ```
-/// use program::Activation;
+/// use towers_program::Activation;
 ///
 /// for act in Activation::ALL.into_iter().chain([Activation::LeakyRelu(0.1), Activation::BoundedRelu(4.0)]) {
 ///     assert_eq!(act.to_string().parse(), Ok(act));

@@ -5,7 +5,7 @@ use crate::{
 use core::any::Any;
 use core::fmt::Debug;
 use core::ops::Range;
-use optim::UpdateRule;
+use towers_optim::UpdateRule;
 
 /// Whether an op replaces what its output held or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,7 +180,7 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// each loss before the next step. The meter then holds that loss, and counts no further steps.
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()>;
 
-    /// Clips gradients in place: see [`Clip`](optim::Clip). Where they carry a loss scale, limits and norms do not.
+    /// Clips gradients in place: see [`Clip`](towers_optim::Clip). Where they carry a loss scale, limits and norms do not.
     fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()>;
 
     /// One step of a rule at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay.

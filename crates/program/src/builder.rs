@@ -3,7 +3,7 @@ use crate::{Arena, Home, Op, Parameter, Phase, Program, Result, Shape, Span, Ten
 /// Makes the forward part of a [`Program`].
 ///
 /// ```
-/// use program::{Activation, Builder, Shape, ops::Activate};
+/// use towers_program::{Activation, Builder, Shape, ops::Activate};
 ///
 /// let mut builder = Builder::new(Shape::new(1, 8, 8, 3));
 /// builder.layer("relu");
@@ -12,7 +12,7 @@ use crate::{Arena, Home, Op, Parameter, Phase, Program, Result, Shape, Span, Ten
 /// relu:
 ///   %1 (8, 8, 3) = activate relu %0
 /// ");
-/// # Ok::<(), program::Error>(())
+/// # Ok::<(), towers_program::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {

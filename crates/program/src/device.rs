@@ -6,18 +6,18 @@ use std::sync::Arc;
 /// A place where tensors live and programs run: any [`Backend`]. Clones are the same device.
 ///
 /// ```
-/// use program::{Device, Layout, Shape, View, ViewMut, Write};
+/// use towers_program::{Device, Layout, Shape, View, ViewMut, Write};
 ///
-/// let device = tensor_cpu::device(1);
+/// let device = towers_tensor_cpu::device(1);
 /// let at = Layout::contiguous(Shape::vectors(1, 3));
 /// let (mut x, mut y) = (device.alloc(3)?, device.alloc(3)?);
 /// device.upload(&[-1.0, 0.0, 2.0], &mut x, 0)?;
 /// device.copy(View::new(&x, at), ViewMut::new(&mut y, at), Write::Set)?;
 /// assert_eq!(y.to_vec(&device, 0, 3)?, [-1.0, 0.0, 2.0]);
 ///
-/// let cpu: Option<&tensor_cpu::Cpu> = device.get();
+/// let cpu: Option<&towers_tensor_cpu::Cpu> = device.get();
 /// assert!(cpu.is_some());
-/// # Ok::<(), program::Error>(())
+/// # Ok::<(), towers_program::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Device(Arc<dyn Backend>);

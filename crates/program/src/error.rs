@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// An option of an optimizer or of a group of parameters is outside of its domain.
     #[error(transparent)]
-    Optimizer(#[from] optim::Error),
+    Optimizer(#[from] towers_optim::Error),
     /// Tensors of two devices met in one op.
     #[error("{op}: an operand lives on another device than the op runs on")]
     DeviceMismatch {

@@ -10,9 +10,9 @@ use core::fmt::Display;
 /// long as the cache: a replay without it is refused.
 ///
 /// ```
-/// use program::{Error, GraphCache, Span, ReplayArgs};
+/// use towers_program::{Error, GraphCache, Span, ReplayArgs};
 ///
-/// let device = tensor_cpu::device(1);
+/// let device = towers_tensor_cpu::device(1);
 /// let mut x = device.alloc(3)?;
 /// let mut graphs = GraphCache::default();
 /// for step in 0..3 {

@@ -9,7 +9,7 @@ const MOST: usize = 1 << 28;
 /// bottom and of its columns from left to right; and so for each image of an epoch.
 ///
 /// ```
-/// use program::Place;
+/// use towers_program::Place;
 ///
 /// let place = Place { position: Some((7, 0.25)), blank: false };
 /// assert_eq!(Place::from_words(place.to_words()), place);
@@ -149,7 +149,7 @@ impl LoadImages {
     /// Writes a row of a table of draws: an image's number, and the places of its rows and then of its columns.
     ///
     /// ```
-    /// use program::{LoadImages, Place};
+    /// use towers_program::{LoadImages, Place};
     ///
     /// let load = LoadImages { height: 2, width: 3, channels: 1, constant: 0.0, scale: 1.0 };
     /// let as_it_is = |len| (0..len).map(|k| Place { position: Some((k, 0.0)), blank: false });

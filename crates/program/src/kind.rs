@@ -6,7 +6,7 @@ use crate::Arena;
 /// [`Executable::place`](crate::Executable::place) holds every step against them, so devices need not.
 ///
 /// ```
-/// use program::{Activation, Arena, Op, ops::GroupNorm};
+/// use towers_program::{Activation, Arena, Op, ops::GroupNorm};
 ///
 /// let op = Op::from(GroupNorm { groups: 2, epsilon: 1e-3, act: Activation::None });
 /// let kinds: Vec<_> = op.operands().iter().map(|kind| (kind.name, kind.arenas[0])).collect();

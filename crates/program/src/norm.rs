@@ -38,7 +38,7 @@ pub struct SoftmaxXent {
 /// The target of a sample's probabilities: its label, or `weight` of it and the rest of another one.
 ///
 /// ```
-/// use program::Target;
+/// use towers_program::Target;
 ///
 /// let target = Target { label: 3, other: 7, weight: 0.75 };
 /// assert_eq!(Target::of(true, &target.to_words(), 0), target);

@@ -1,5 +1,5 @@
 use crate::{Error, Result};
-use philox::philox4x32;
+use towers_philox::philox4x32;
 
 /// The elements that are dropped or kept together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct DropoutMask {
     pub rate: f32,
     /// The elements that are dropped or kept together.
     pub noise: Noise,
-    /// The stream of this layer: [`philox::key`] of the run's seed and the layer's domain.
+    /// The stream of this layer: [`towers_philox::key`] of the run's seed and the layer's domain.
     pub key: [u32; 2],
     /// The training step.
     pub step: u64,

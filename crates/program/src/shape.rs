@@ -74,7 +74,7 @@ impl fmt::Display for Shape {
 /// stride + ch`.
 ///
 /// ```
-/// use program::{Layout, Shape};
+/// use towers_program::{Layout, Shape};
 ///
 /// // The last 48 of 80 channels: an inception module's second branch, inside the concatenated output.
 /// let both = Layout::contiguous(Shape::new(64, 32, 32, 80));

@@ -10,14 +10,14 @@ use core::ops::Range;
 /// operand: [`in_place_of`](Trial::in_place_of).
 ///
 /// ```
-/// use program::{Activation, Layout, Shape, Trial, Write, ops::Activate};
+/// use towers_program::{Activation, Layout, Shape, Trial, Write, ops::Activate};
 ///
 /// let (shape, mut trial) = (Shape::vectors(2, 3), Trial::new(2));
 /// let x = trial.activations(Layout::contiguous(shape), &[1.0, -2.0, 3.0, -4.0, 5.0, -6.0]);
 /// let y = trial.activations(Layout::contiguous(shape), &[0.0; 6]);
 /// trial.step(Activate { act: Activation::Relu }, &[x], &[y], Write::Set);
 /// assert!(trial.executable()?.to_string().contains("= activate relu"));
-/// # Ok::<(), program::Error>(())
+/// # Ok::<(), towers_program::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Trial {

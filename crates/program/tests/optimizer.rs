@@ -2,10 +2,10 @@
 //! state.
 #![allow(clippy::unwrap_used)]
 
-use optim::{Adam, Clip, Optimizer, ParamGroup, Progress, Rmsprop, Schedule, Sgd, WeightDecay};
-use program::{Device, Error, OptimizerState, Span, Storage};
 use proptest::prelude::*;
 use serde_json::Value;
+use towers_optim::{Adam, Clip, Optimizer, ParamGroup, Progress, Rmsprop, Schedule, Sgd, WeightDecay};
+use towers_program::{Device, Error, OptimizerState, Span, Storage};
 use values::*;
 
 #[path = "../../optim/tests/values.rs"]
@@ -39,7 +39,7 @@ fn train(
     grads: &[f32],
     stop: Option<usize>,
 ) -> (Vec<u32>, Vec<u32>) {
-    let mut device = tensor_cpu::device(threads);
+    let mut device = towers_tensor_cpu::device(threads);
     let len = grads.len() / rates.len();
     let span = Span::new(0, len);
     let mut params = upload(&device, &vec![0.5; len]);
@@ -47,7 +47,7 @@ fn train(
     for (step, (lr, grad)) in rates.iter().zip(grads.chunks(len)).enumerate() {
         if stop == Some(step) {
             let (weights, memory) = (params.to_vec(&device, 0, len).unwrap(), state.export(&device).unwrap());
-            device = tensor_cpu::device(3);
+            device = towers_tensor_cpu::device(3);
             params = upload(&device, &weights);
             state = OptimizerState::new(&device, optimizer, len).unwrap();
             state.import(&device, &memory).unwrap();
@@ -78,7 +78,7 @@ proptest! {
 
 #[test]
 fn the_cpu_does_as_the_reference() {
-    let (cpu, reference) = (tensor_cpu::device(2), tensor_cpu::reference());
+    let (cpu, reference) = (towers_tensor_cpu::device(2), towers_tensor_cpu::reference());
     // Longer than a thread's part of the work, and no multiple of a vector.
     let len = 40_013;
     let weights: Vec<f32> = (0..len).map(|k| (k as f32 * 0.37).sin()).collect();
@@ -101,7 +101,7 @@ fn the_cpu_does_as_the_reference() {
 
 #[test]
 fn a_step_leaves_what_lies_outside_of_its_span() {
-    for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
+    for device in [towers_tensor_cpu::reference(), towers_tensor_cpu::device(2)] {
         for optimizer in all_kinds() {
             let mut params = upload(&device, &[1.0; 5]);
             // Gradients may be followed by more: sums of batch norm, metrics.
@@ -117,7 +117,7 @@ fn a_step_leaves_what_lies_outside_of_its_span() {
 
 #[test]
 fn a_rate_of_0_changes_no_parameter() {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     for optimizer in all_kinds() {
         let mut params = upload(&device, &[1.0, -3.0]);
         let mut state = OptimizerState::new(&device, optimizer, 2).unwrap();
@@ -128,7 +128,7 @@ fn a_rate_of_0_changes_no_parameter() {
 
 #[test]
 fn names_and_sizes_of_the_memory() {
-    let device = tensor_cpu::reference();
+    let device = towers_tensor_cpu::reference();
     let named = |optimizer: Optimizer| {
         let state = OptimizerState::new(&device, optimizer, 3).unwrap();
         let arenas: Vec<_> = state.arenas().map(|(name, arena)| (name, arena.len())).collect();
@@ -142,29 +142,32 @@ fn names_and_sizes_of_the_memory() {
 
 #[test]
 fn refusals() {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let span = Span::new(0, 2);
     let (mut params, mut grads) = (upload(&device, &[1.0; 2]), upload(&device, &[1.0; 2]));
     let mut state = OptimizerState::new(&device, Rmsprop::keras2(), 2).unwrap();
 
     for lr in [f64::NAN, f64::INFINITY, -0.1, 1e300] {
         let error = state.step(&device, lr, &mut params, &mut grads, span).unwrap_err();
-        assert!(matches!(error, Error::Optimizer(optim::Error::LearningRate { .. })), "{error}");
+        assert!(matches!(error, Error::Optimizer(towers_optim::Error::LearningRate { .. })), "{error}");
     }
     let error = state.import(&device, &[0.0; 3]).unwrap_err();
     assert!(error.to_string().starts_with("mean_square: 3 values were given, but 2 are needed"), "{error}");
-    let error = state.step(&tensor_cpu::reference(), 0.1, &mut params, &mut grads, span).unwrap_err();
+    let error = state.step(&towers_tensor_cpu::reference(), 0.1, &mut params, &mut grads, span).unwrap_err();
     assert!(matches!(error, Error::DeviceMismatch { .. }), "{error}");
     let error = state.step(&device, 0.1, &mut params, &mut grads, Span::new(1, 2)).unwrap_err();
     assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
     let error = OptimizerState::new(&device, Sgd::keras().momentum(f32::NAN), 2).unwrap_err();
-    assert!(matches!(error, Error::Optimizer(optim::Error::Value { option: "momentum", .. })), "{error}");
+    assert!(
+        matches!(error, Error::Optimizer(towers_optim::Error::Value { option: "momentum", .. })),
+        "{error}"
+    );
     assert_eq!(params.to_vec(&device, 0, 2).unwrap(), [1.0; 2], "a refused step changes nothing");
 }
 
 /// The length of a step from 0 under a steady gradient of 1, after 200 steps at rate 1, when the rate drops to 0.1.
 fn after_a_drop(optimizer: Sgd) -> f32 {
-    let device = tensor_cpu::reference();
+    let device = towers_tensor_cpu::reference();
     let (mut params, mut grads) = (upload(&device, &[0.0]), upload(&device, &[1.0]));
     let mut state = OptimizerState::new(&device, optimizer, 1).unwrap();
     for _ in 0..200 {
@@ -184,7 +187,7 @@ fn a_drop_of_the_rate_is_felt_later_in_keras() {
 
 #[test]
 fn epsilon_inside_of_the_root_shortens_small_steps() {
-    let device = tensor_cpu::reference();
+    let device = towers_tensor_cpu::reference();
     let length = |rule: Rmsprop, gradient: f32| {
         let mut params = upload(&device, &[0.0]);
         let mut state = OptimizerState::new(&device, rule, 1).unwrap();
@@ -200,7 +203,7 @@ fn epsilon_inside_of_the_root_shortens_small_steps() {
 
 #[test]
 fn keras_epsilon_weighs_more_in_the_first_steps_of_adam() {
-    let device = tensor_cpu::reference();
+    let device = towers_tensor_cpu::reference();
     let length = |rule: Adam| {
         let (mut params, mut grads) = (upload(&device, &[0.0]), upload(&device, &[1e-5]));
         let mut state = OptimizerState::new(&device, rule, 1).unwrap();
@@ -214,7 +217,7 @@ fn keras_epsilon_weighs_more_in_the_first_steps_of_adam() {
 /// Steps of several runs count once; a step that takes no parameter is none.
 #[test]
 fn adam_counts_its_steps() {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let params = [("a", Span::new(0, 2)), ("b", Span::new(2, 2))];
     let groups =
         ["a:lr-multiplier=2,epochs=1".parse().unwrap(), "b:lr-multiplier=3,epochs=2".parse().unwrap()];
@@ -230,7 +233,7 @@ fn adam_counts_its_steps() {
 /// A step moves no element between two parameters of a group.
 #[test]
 fn groups_leave_the_gaps_between_their_parameters_alone() {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let params = [("a", Span::new(0, 2)), ("b", Span::new(2, 1)), ("c", Span::new(5, 1))];
     let groups = ["*:lr-multiplier=2".parse().unwrap()];
     let mut state = OptimizerState::new(&device, Sgd::keras(), 7).unwrap().grouped(&groups, params).unwrap();
@@ -283,12 +286,12 @@ fn check_optimizers(device: &Device) {
 
 #[test]
 fn ten_steps_on_the_reference() {
-    check_optimizers(&tensor_cpu::reference());
+    check_optimizers(&towers_tensor_cpu::reference());
 }
 
 #[test]
 fn ten_steps_on_the_cpu() {
-    check_optimizers(&tensor_cpu::device(2));
+    check_optimizers(&towers_tensor_cpu::device(2));
 }
 
 /// PyTorch's parameter groups, some of which are trained for a while only, with a rate that changes.
@@ -304,7 +307,7 @@ fn ten_steps_in_groups() {
         places.push((named[0].as_str().unwrap(), Span::new(from, count(&named[1]) as usize)));
     }
     let whole = Span::new(0, initial.len());
-    for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
+    for device in [towers_tensor_cpu::reference(), towers_tensor_cpu::device(2)] {
         for case in golden["cases"].as_array().unwrap() {
             let optimizer: Optimizer = case["optimizer"].as_str().unwrap().parse().unwrap();
             let groups = case["groups"].as_array().unwrap().iter();
@@ -343,7 +346,7 @@ fn ten_steps_with_clipped_gradients() {
     }
     let (initial, grads) = (f32s(&golden["initial"]), f32s(&golden["grads"]));
     let whole = Span::new(0, initial.len());
-    for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
+    for device in [towers_tensor_cpu::reference(), towers_tensor_cpu::device(2)] {
         for case in golden["cases"].as_array().unwrap() {
             let optimizer: Optimizer = case["optimizer"].as_str().unwrap().parse().unwrap();
             let state = OptimizerState::new(&device, optimizer, whole.len).unwrap();
@@ -364,7 +367,7 @@ fn ten_steps_with_clipped_gradients() {
 /// A frozen group has no part in a norm. Without the names of parameters there is a single norm.
 #[test]
 fn norms_are_of_the_parameters_that_are_trained() {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let optimizer = Optimizer::from(Sgd::keras()).clip(Clip::GlobalNorm(1.0));
     let params = [("a", Span::new(0, 1)), ("b", Span::new(1, 1))];
     let groups = ["a:epochs=1".parse().unwrap()];

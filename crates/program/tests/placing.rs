@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use core::ops::Range;
-use program::ops::*;
-use program::passes::{self, Training};
-use program::{
+use proptest::prelude::*;
+use std::collections::HashMap;
+use towers_program::ops::*;
+use towers_program::passes::{self, Training};
+use towers_program::{
     Activation, Arena, BatchNorm, Builder, Conv2d, Device, Executable, Home, Layout, Memory, Noise, Op, Pad,
     Parameter, Phase, Pool2d, Program, Shape, Span, Step, StepArgs, Target, TensorId,
 };
-use proptest::prelude::*;
-use std::collections::HashMap;
 
 const BATCH: usize = 3;
 
@@ -308,8 +308,8 @@ fn run(device: &Device, placed: &Executable) {
 
 fn on_devices(placed: &Executable) {
     Simulation::run(placed);
-    run(&tensor_cpu::device(1), placed);
-    run(&tensor_cpu::reference(), placed);
+    run(&towers_tensor_cpu::device(1), placed);
+    run(&towers_tensor_cpu::reference(), placed);
 }
 
 fn ops() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {

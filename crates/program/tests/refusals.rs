@@ -1,7 +1,7 @@
 //! Operands that do not fit are refused when a program is made, with an error that names them. No device sees them.
 
-use program::ops::*;
-use program::{
+use towers_program::ops::*;
+use towers_program::{
     Activation, Arena, BatchNorm, Builder, Conv2d, Executable, Home, Layout, Linear, Noise, Op, Pad,
     Parameter, Pool2d, Shape, Span, Step, Target, TensorId, Trial, Write,
 };

@@ -1,7 +1,7 @@
 //! Two processes meet, and one of them is lost: `cargo run -p towers-rendezvous --example two_processes`
 
-use rendezvous::{Agreement, Settings, Watchdog, connect, discover, variable};
 use std::{net::TcpListener, process::Command, thread::sleep, time::Duration};
+use towers_rendezvous::{Agreement, Settings, Watchdog, connect, discover, variable};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some(place) = discover(variable)? else {

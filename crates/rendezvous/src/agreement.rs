@@ -8,7 +8,7 @@ const LONGEST: usize = 1000;
 /// Settings that must agree on every rank of a run, each with the name that the user knows it by.
 ///
 /// ```
-/// # use rendezvous::Agreement;
+/// # use towers_rendezvous::Agreement;
 /// let agreement = Agreement::new().with("the batch size", 64).with("the model", "small_cnn");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

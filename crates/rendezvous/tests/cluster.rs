@@ -1,8 +1,8 @@
 //! The places that launchers assign, and the refusals.
 
 use proptest::prelude::*;
-use rendezvous::{Error, Place, Result, Source, discover, is_restarted};
 use std::collections::HashMap;
+use towers_rendezvous::{Error, Place, Result, Source, discover, is_restarted};
 
 /// The variables of `A=1 B=2`; `_` in a value stands for a space. Of a repeated one the first counts.
 fn environment(variables: &str) -> impl Fn(&str) -> Option<String> {

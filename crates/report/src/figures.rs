@@ -2,9 +2,11 @@
 
 use crate::RunReport;
 use crate::html::{self, Escaped, accuracy, time};
-use callbacks::{EpochRecord, Monitor, Points, metric_names, metric_panels, points_by_epoch, speed_panels};
-use plot::short;
 use std::fmt::Write;
+use towers_callbacks::{
+    EpochRecord, Monitor, Points, metric_names, metric_panels, points_by_epoch, speed_panels,
+};
+use towers_plot::short;
 
 /// A row a run: its recipe, its epochs, its figures, its speed.
 pub(crate) fn summary(runs: &[RunReport], out: &mut String) {

@@ -1,22 +1,22 @@
 //! Parts of pages in the style of the report.
 
-use callbacks::printable;
-use plot::Panel;
 use std::fmt::{self, Write};
+use towers_callbacks::printable;
+use towers_plot::Panel;
 
 static STYLE: &str = include_str!("style.css");
 
 /// Text in HTML: names of runs, classes and files are somebody else's words.
 ///
 /// ```
-/// assert_eq!(report::html::Escaped("Tom & 'Jerry'").to_string(), "Tom &amp; &#39;Jerry&#39;");
+/// assert_eq!(towers_report::html::Escaped("Tom & 'Jerry'").to_string(), "Tom &amp; &#39;Jerry&#39;");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&plot::escaped(&printable(self.0)))
+        f.write_str(&towers_plot::escaped(&printable(self.0)))
     }
 }
 

@@ -4,11 +4,11 @@
 //! script. It follows the reader's choice of light or dark, and fits a phone. [`html`] has the parts of such pages.
 //!
 //! ```
-//! use report::{RunReport, report};
+//! use towers_report::{RunReport, report};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let run = folder.path();
-//! config::save_config(&config::recipe("keras-cnn")?, run)?;
+//! towers_config::save_config(&towers_config::recipe("keras-cnn")?, run)?;
 //! let mut about = RunReport::read(run, "a first try")?;
 //! about.without_test("The run is not over.");
 //! assert!(report(&[about]).starts_with("<!doctype html>"));
@@ -27,10 +27,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Error, Result};
 pub use page::run_settings;
 pub use report::{page_file, report, save_report};
 pub use run_report::RunReport;
+pub use towers_config::{Error, Result};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -1,10 +1,10 @@
 use crate::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dataset::Split;
 use image::{ImageFormat, Rgb, RgbImage};
 use std::io::Cursor;
-use trained::Classifier;
+use towers_dataset::Split;
+use towers_trained::Classifier;
 
 /// A first layer with more filters than these shows the first of them.
 const FILTERS: usize = 256;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 /// The page about some runs, as HTML.
 ///
 /// ```
-/// use report::{RunReport, report};
+/// use towers_report::{RunReport, report};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let run = folder.path();
-/// config::save_config(&config::recipe("keras-cnn")?, run)?;
+/// towers_config::save_config(&towers_config::recipe("keras-cnn")?, run)?;
 /// let mut about = RunReport::read(run, "a first try")?;
 /// about.without_test("The run is not over.");
 /// assert!(report(&[about]).starts_with("<!doctype html>"));
@@ -21,15 +21,15 @@ pub fn report(runs: &[RunReport]) -> String {
 /// The file of a page for `output`: `output` itself, or `report.html` in it if it is a folder.
 ///
 /// ```
-/// use report::page_file;
+/// use towers_report::page_file;
 ///
 /// assert_eq!(page_file("both.html".as_ref())?, std::path::Path::new("both.html"));
 /// assert!(page_file("runs/a/model.safetensors".as_ref()).is_err());
-/// # Ok::<(), config::Error>(())
+/// # Ok::<(), towers_config::Error>(())
 /// ```
 ///
 /// # Errors
-/// [`config::Error::Option`] for a file that doesn't end in .html or .htm, so that no other file is replaced by a page. A pipe or a device
+/// [`towers_config::Error::Option`] for a file that doesn't end in .html or .htm, so that no other file is replaced by a page. A pipe or a device
 /// may have any name.
 pub fn page_file(output: &Path) -> Result<PathBuf> {
     if output.is_dir() {
@@ -46,8 +46,8 @@ pub fn page_file(output: &Path) -> Result<PathBuf> {
 /// Writes the page about these runs to the [file](page_file) of `output`: whole or not at all. Its folder is made where it is missing.
 ///
 /// # Errors
-/// As [`page_file`]; [`config::Error::File`] if it can't be written.
+/// As [`page_file`]; [`towers_config::Error::File`] if it can't be written.
 pub fn save_report(output: &Path, runs: &[RunReport]) -> Result<()> {
     let page = page_file(output)?;
-    Ok(files::write_output(&page, report(runs).as_bytes())?)
+    Ok(towers_files::write_output(&page, report(runs).as_bytes())?)
 }

@@ -3,9 +3,9 @@
 use crate::html::Escaped;
 use crate::pictures;
 use crate::run_report::Tested;
-use plot::short;
 use std::fmt::Write;
-use trained::{ClassScores, thousands};
+use towers_plot::short;
+use towers_trained::{ClassScores, thousands};
 
 /// With more classes than this a matrix can't be read; the most frequent confusions are listed instead.
 const MATRIX: usize = 20;
@@ -23,8 +23,10 @@ pub(crate) fn write(tested: &Tested, out: &mut String) {
         evaluation.acc,
         short(evaluation.loss)
     );
-    let more =
-        evaluation.metrics.iter().map(|(name, value)| format!("{} {value:.4}", metrics::about(name).title));
+    let more = evaluation
+        .metrics
+        .iter()
+        .map(|(name, value)| format!("{} {value:.4}", towers_metrics::about(name).title));
     let _ = writeln!(out, "<p class=\"note\">{}</p>", Escaped(&more.collect::<Vec<_>>().join(", ")));
     out.push_str("<div class=\"pair\">\n");
     by_class(tested, out);

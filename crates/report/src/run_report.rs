@@ -1,11 +1,11 @@
 use crate::{Error, Result, pictures, settings};
-use callbacks::EpochRecord;
-use callbacks::read_history;
-use dataset::Dataset;
 use image::RgbImage;
-use plot::short;
 use std::path::Path;
-use trained::{Classifier, Evaluation, evaluate, measured_on, split_name, thousands};
+use towers_callbacks::EpochRecord;
+use towers_callbacks::read_history;
+use towers_dataset::Dataset;
+use towers_plot::short;
+use towers_trained::{Classifier, Evaluation, evaluate, measured_on, split_name, thousands};
 
 /// More mistakes than these tell little more.
 const MISTAKES: usize = 24;
@@ -41,7 +41,7 @@ impl RunReport {
     /// Reads the files of the run directory `run`. The page shows it under `name`.
     ///
     /// # Errors
-    /// [`config::Error::Run`] if it is no run directory, [`config::Error::File`] if one of its files can't be read.
+    /// [`towers_config::Error::Run`] if it is no run directory, [`towers_config::Error::File`] if one of its files can't be read.
     pub fn read(run: &Path, name: impl Into<String>) -> Result<Self> {
         let config = settings::read(&run.join("config.json"))?;
         let Some(config) = config else {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// The leaves of a JSON file, by name: `augmentation.horizontal_flip` and `true`. None, if there is no file.
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<(String, String)>>> {
-    let text = match files::read_text(path) {
+    let text = match towers_files::read_text(path) {
         Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         text => text?,
     };

@@ -1,10 +1,10 @@
 use crate::run_report::Tested;
 use crate::{Error, RunReport, page, report, save_report};
-use callbacks::testing::{record, run, state};
-use callbacks::{Environment, History, Observer};
-use config::{recipe, save_config};
 use image::RgbImage;
-use trained::{Evaluation, Mistake};
+use towers_callbacks::testing::{record, run, state};
+use towers_callbacks::{Environment, History, Observer};
+use towers_config::{recipe, save_config};
+use towers_trained::{Evaluation, Mistake};
 
 /// A run of three epochs in a new folder.
 fn about(name: &str, seed: u64) -> RunReport {

@@ -8,15 +8,15 @@
 
 mod arguments;
 
-use program::ops::{
+use std::time::Instant;
+use towers_program::ops::{
     Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward, LinearInputGradient,
     LinearWeightGradient,
 };
-use program::{
+use towers_program::{
     Activation, Arena, Backend, Conv2d, Layout, Linear, Op, Pad, Result, Shape, StepArgs, Trial, Write,
 };
-use std::time::Instant;
-use tensor_cpu::{Cpu, Roofline};
+use towers_tensor_cpu::{Cpu, Roofline};
 
 struct Layer {
     name: String,

@@ -8,10 +8,10 @@
 
 mod arguments;
 
-use program::ops::{Depthwise, DepthwiseForward, DepthwiseInputGradient, DepthwiseWeightGradient};
-use program::{Activation, Arena, Backend, Layout, Pad, Result, Shape, StepArgs, Trial, Write};
 use std::time::Instant;
-use tensor_cpu::{Cpu, Roofline};
+use towers_program::ops::{Depthwise, DepthwiseForward, DepthwiseInputGradient, DepthwiseWeightGradient};
+use towers_program::{Activation, Arena, Backend, Layout, Pad, Result, Shape, StepArgs, Trial, Write};
+use towers_tensor_cpu::{Cpu, Roofline};
 
 /// Pixels of a side, channels, kernel, stride.
 const LAYERS: [[usize; 4]; 14] = [

@@ -11,15 +11,15 @@
 mod arguments;
 
 use core::ops::Range;
-use optim::{Adam, Clip, Rmsprop, Sgd, WeightDecay};
-use program::ops::*;
-use program::{
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use towers_optim::{Adam, Clip, Rmsprop, Sgd, WeightDecay};
+use towers_program::ops::*;
+use towers_program::{
     Activation, Arena, Backend, BatchNorm, ClippedGrads, Layout, Noise, Op, Pad, ParamRun, Pool2d, Result,
     Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, Write,
 };
-use std::hint::black_box;
-use std::time::{Duration, Instant};
-use tensor_cpu::Cpu;
+use towers_tensor_cpu::Cpu;
 
 /// The device, and the GB/s of a copy of a large buffer on it.
 struct Bench {
@@ -49,7 +49,7 @@ impl Bench {
         cpu.upload(&numbers(at.end()), &mut x, 0)?;
         let seconds = best(|| cpu.copy(View::new(&x, at), ViewMut::new(&mut y, at), Write::Set))?;
         let copy = 2.0 * bytes * at.end() as f64 / seconds / 1e9;
-        println!("{}, {}, copy {copy:.1} GB/s\n", cpu.name(), tensor_cpu::simd_level());
+        println!("{}, {}, copy {copy:.1} GB/s\n", cpu.name(), towers_tensor_cpu::simd_level());
         println!("{:<16} {:>20} {:>9} {:>8} {:>6}", "op", "shape", "ms", "GB/s", "share");
         Ok(Bench { cpu, copy, bytes })
     }
@@ -182,7 +182,7 @@ impl Bench {
 
 /// Normally distributed numbers, over and over.
 fn numbers(len: usize) -> Vec<f32> {
-    let mut rng = philox::Philox::new(1, philox::domain("bench"), [0, 0]);
+    let mut rng = towers_philox::Philox::new(1, towers_philox::domain("bench"), [0, 0]);
     let block: Vec<f32> = (0..len.min(65_536)).map(|_| rng.normal() as f32).collect();
     block.into_iter().cycle().take(len).collect()
 }

@@ -5,7 +5,7 @@ use crate::pointwise::{Act, with_act};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use core::cell::Cell;
 use core::ops::Range;
-use program::{Activation, View, ViewMut, Write};
+use towers_program::{Activation, View, ViewMut, Write};
 
 pub(crate) fn forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: ViewMut<[E]>) {
     let flat = all_contiguous(&[x.layout, y.layout]);

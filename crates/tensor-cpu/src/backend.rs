@@ -7,8 +7,8 @@ use crate::operand::{
 };
 use crate::{Buffer, Cpu, elementwise, images, optimizer, scratch, softmax};
 use core::ops::Range;
-use optim::UpdateRule;
-use program::{
+use towers_optim::UpdateRule;
+use towers_program::{
     Backend, Bytes, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision,
     Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };

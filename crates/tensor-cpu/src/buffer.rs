@@ -2,8 +2,8 @@ use crate::element::{Element, Format};
 use crate::huge_pages;
 use core::alloc::Layout;
 use core::ops::{Deref, DerefMut};
-use program::{Backend, Error, Result};
 use std::alloc::alloc_zeroed;
+use towers_program::{Backend, Error, Result};
 
 /// Numbers of 32 bits in a cache line.
 const LINE: usize = 16;

@@ -5,7 +5,7 @@ use crate::dispatch::multiversion;
 use crate::element::{Element, put};
 use crate::rows::{Blocks, Rows, RowsMut};
 use core::ops::Range;
-use program::{View, ViewMut, Write};
+use towers_program::{View, ViewMut, Write};
 
 /// `y[i * groups + g] = x[g * n + i]`, for each pixel of `groups * n` channels.
 pub(crate) fn shuffle<E: Element>(cpu: &Cpu, groups: usize, x: View<[E]>, y: ViewMut<[E]>, mode: Write) {

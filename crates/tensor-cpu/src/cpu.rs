@@ -3,8 +3,8 @@ use crate::conv::Bf16Level;
 use crate::element::Format;
 use crate::simd::Level;
 use crate::threads::Threads;
-use program::{Backend, Result};
 use std::sync::{Arc, Mutex, MutexGuard};
+use towers_program::{Backend, Result};
 
 /// The CPU: SIMD kernels, chosen for the processor at run time, on a pool of threads.
 ///
@@ -74,7 +74,7 @@ impl Cpu {
         Cpu { winograd: false, ..self }
     }
 
-    /// The same device, with [activations](program::Backend::alloc_activations) in bf16. Convolutions and
+    /// The same device, with [activations](towers_program::Backend::alloc_activations) in bf16. Convolutions and
     /// dense layers round their weights to it as well, and add up products in 32 bits in matrix units of the
     /// CPU (Intel's AMX). All other ops compute in 32 bits: they read stored values and round results. `None`
     /// without such units.

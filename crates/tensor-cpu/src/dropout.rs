@@ -4,7 +4,7 @@ use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{DropoutMask, Layout, Noise, View, ViewMut, Write};
+use towers_program::{DropoutMask, Layout, Noise, View, ViewMut, Write};
 
 /// Elements whose random words are drawn together: a multiple of 4, as Philox gives four words a call.
 const BATCH: usize = 256;

@@ -1,6 +1,6 @@
 //! What tensors are made of. Ops compute in f32, whatever it is, and round what they store.
 
-use program::Write;
+use towers_program::Write;
 
 /// A number of a tensor.
 pub(crate) trait Element: Copy + Send + Sync + 'static {

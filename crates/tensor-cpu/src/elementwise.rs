@@ -4,7 +4,7 @@ use crate::element::{Element, put};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{View, ViewMut, Write};
+use towers_program::{View, ViewMut, Write};
 
 pub(crate) fn copy<E: Element>(cpu: &Cpu, factor: f32, x: View<[E]>, y: ViewMut<[E]>, mode: Write) {
     let flat = all_contiguous(&[x.layout, y.layout]);

@@ -3,7 +3,7 @@ use crate::element::{Element, typed};
 use crate::operand::{run, write};
 use crate::rows::RowsMut;
 use crate::threads::Threads;
-use program::{ImageSet, Ints, LoadImages, Place, Result, Span, ViewMut};
+use towers_program::{ImageSet, Ints, LoadImages, Place, Result, Span, ViewMut};
 
 /// A batch out of a set of images, an image a task.
 pub(crate) fn load(

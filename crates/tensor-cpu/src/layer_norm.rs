@@ -7,7 +7,7 @@ use crate::elementwise::add_up;
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{View, ViewMut, Write};
+use towers_program::{View, ViewMut, Write};
 
 /// Channels that are added up side by side.
 const LANES: usize = 16;

@@ -47,7 +47,7 @@ pub use reference::Reference;
 pub use roofline::Roofline;
 pub use simd::{SIMD_LEVELS, unknown_simd_level};
 
-use program::Device;
+use towers_program::Device;
 
 /// The processor as a device, with `threads` threads; 0 for one a core.
 pub fn device(threads: usize) -> Device {

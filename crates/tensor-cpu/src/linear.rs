@@ -1,6 +1,6 @@
 use crate::conv::{Convolved, Pass};
 use crate::{Cpu, conv};
-use program::{Activation, Conv2d, Layout, Linear, View, ViewMut, Write};
+use towers_program::{Activation, Conv2d, Layout, Linear, View, ViewMut, Write};
 
 /// A dense layer as a convolution of 1x1 images with a 1x1 kernel: the same memory, the same sums.
 fn pointwise(linear: &Linear) -> Conv2d {

@@ -6,8 +6,8 @@ use crate::element::{Element, put};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::ops::LocalResponseNorm;
-use program::{View, ViewMut, Write};
+use towers_program::ops::LocalResponseNorm;
+use towers_program::{View, ViewMut, Write};
 
 /// Scratch elements of a pixel of so many channels, forward and backward: terms with zeros around them, and factors.
 pub(crate) fn scratch_len(cpu: &Cpu, norm: &LocalResponseNorm, channels: usize) -> usize {

@@ -3,7 +3,7 @@
 use crate::Buffer;
 use crate::element::Element;
 use core::marker::PhantomData;
-use program::{Arena, Executable, Layout, Memory, Result, Step, StepArgs, TensorId, View, ViewMut};
+use towers_program::{Arena, Executable, Layout, Memory, Result, Step, StepArgs, TensorId, View, ViewMut};
 
 /// The memory of a program, whose size was checked, for steps that work on it one at a time.
 pub(crate) struct Arenas<'a, E> {

@@ -8,8 +8,8 @@ use crate::element::{Element, put};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::ops::{How, Spread};
-use program::{Layout, View, ViewMut, Write};
+use towers_program::ops::{How, Spread};
+use towers_program::{Layout, View, ViewMut, Write};
 
 /// Rows that f32 adds up without harm.
 const CHUNK: usize = 512;

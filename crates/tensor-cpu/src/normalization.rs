@@ -12,8 +12,8 @@ use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
 use core::ops::Range;
-use program::ops::{BatchNormInferGradient, GroupNorm};
-use program::{Activation, BatchNorm, Shape, View, ViewMut, Write};
+use towers_program::ops::{BatchNormInferGradient, GroupNorm};
+use towers_program::{Activation, BatchNorm, Shape, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///

@@ -4,8 +4,8 @@ use crate::Buffer;
 use crate::element::Element;
 use core::any::Any;
 use core::ops::{AddAssign, DerefMut};
-use optim::UpdateRule;
-use program::{Error, ParamRun, Result, Span, Storage, View, ViewMut};
+use towers_optim::UpdateRule;
+use towers_program::{Error, ParamRun, Result, Span, Storage, View, ViewMut};
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
 pub(crate) fn read<'a, E: Element>(
@@ -168,7 +168,7 @@ fn arena<T, B: Any + DerefMut<Target = [T]>>(data: &mut Storage) -> Result<&mut 
 mod tests {
     use crate::Cpu;
     use crate::simd::Level;
-    use program::{Backend, Layout, Result, Shape, Span, View, ViewMut, Write};
+    use towers_program::{Backend, Layout, Result, Shape, Span, View, ViewMut, Write};
 
     /// Tensors of two formats don't meet, and none stands in for an arena.
     #[test]

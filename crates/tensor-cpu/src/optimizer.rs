@@ -1,8 +1,8 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
 use crate::threads::Shards;
-use optim::{Clip, UpdateRule};
-use program::Span;
+use towers_optim::{Clip, UpdateRule};
+use towers_program::Span;
 
 /// Elements a task: 64 KiB of each arena.
 const BLOCK: usize = 16_384;

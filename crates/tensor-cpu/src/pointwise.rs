@@ -2,18 +2,18 @@
 
 use crate::dispatch::multiversion;
 use crate::simd::Level;
-use program::Activation;
+use towers_program::Activation;
 
 /// An activation. A NaN comes through it, forward and back, so that a diverged run is seen.
 trait Pointwise: Copy + Send + Sync {
     /// The activation of a number.
     fn forward(self, x: f32) -> f32;
     /// The gradient before the activation from the one after it, `of` being what its gradient
-    /// [follows from](program::Activation::reads_input).
+    /// [follows from](towers_program::Activation::reads_input).
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. The names of an activation
+/// Calls code with the [`Pointwise`] of an [`Activation`](towers_program::Activation), for which it is compiled. The names of an activation
 /// without a number and of its type are the same.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
@@ -84,7 +84,7 @@ pub(crate) trait Act: Copy + Send + Sync {
 /// Calls code with the [`Act`] of an activation: twice compiled, for what costs less than to load a number, and for all others.
 macro_rules! with_act {
     ($cpu:expr, $act:expr, |$name:ident| $code:expr) => {
-        if $act.ceiling().is_some() || $act == program::Activation::None {
+        if $act.ceiling().is_some() || $act == towers_program::Activation::None {
             let $name = $crate::pointwise::Cut::of($act);
             $code
         } else {

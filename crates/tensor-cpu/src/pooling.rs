@@ -7,7 +7,7 @@ use crate::element::{Element, put};
 use crate::rows::{Rows, RowsMut};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Pool2d, Shape, View, ViewMut, Write};
+use towers_program::{Pool2d, Shape, View, ViewMut, Write};
 
 /// The lanes of the widest vector.
 const LANES: usize = 16;

@@ -7,7 +7,7 @@ use crate::elementwise::{add_up, sums_len};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{View, ViewMut, Write};
+use towers_program::{View, ViewMut, Write};
 
 pub(crate) fn forward<E: Element>(cpu: &Cpu, x: View<[E]>, slopes: &[f32], y: ViewMut<[E]>) {
     let (x, y) = (Rows::new(x), RowsMut::new(y));

@@ -8,9 +8,9 @@ use crate::simd::Neon;
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Simd};
 use crate::threads::Shards;
-use program::Result;
 use std::hint::black_box;
 use std::time::Instant;
+use towers_program::Result;
 
 /// What this machine can do at most: no op is faster than its arithmetic at the one rate and its memory traffic at the other.
 #[derive(Clone, Copy, Debug, PartialEq)]

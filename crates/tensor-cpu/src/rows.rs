@@ -1,7 +1,7 @@
 use crate::element::Element;
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Layout, View, ViewMut};
+use towers_program::{Layout, View, ViewMut};
 
 /// The row length that contiguous tensors are cut into where an op treats every element alike.
 const FLAT: usize = 1024;
@@ -147,7 +147,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use program::Shape;
+    use towers_program::Shape;
 
     #[test]
     fn rows_of_a_channel_slice_and_of_a_flat_tensor() {

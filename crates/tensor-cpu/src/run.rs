@@ -10,8 +10,8 @@ use crate::{
     local_response_norm, merge, normalization, pooling, prelu, softmax, upsample, zero_pad,
 };
 use core::ops::Range;
-use program::ops::{Reshape, Spread};
-use program::{Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, ViewMut, Write};
+use towers_program::ops::{Reshape, Spread};
+use towers_program::{Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, ViewMut, Write};
 
 /// See `Backend::run`.
 pub(crate) fn run<E: Convolved>(

@@ -5,7 +5,7 @@ use crate::{
     Cpu, depthwise, elementwise, layer_norm, linear, local_response_norm, merge, normalization, pooling,
     upsample,
 };
-use program::{Executable, Op, Result, Step, TensorId};
+use towers_program::{Executable, Op, Result, Step, TensorId};
 
 /// Reserves the scratch memory that the steps of a program need, for every number of samples up to its batch: a smaller
 /// batch is cut up in another way and may need more.

@@ -1,6 +1,6 @@
 use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
-use program::{SoftmaxXent, Target, View, ViewMut};
+use towers_program::{SoftmaxXent, Target, View, ViewMut};
 
 // Logits are few beside activations, so everything here runs on one thread and in f64.
 

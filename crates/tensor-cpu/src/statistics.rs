@@ -12,7 +12,7 @@ use crate::element::Element;
 use crate::rows::{Blocks, Rows};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{BatchNorm, Shape};
+use towers_program::{BatchNorm, Shape};
 
 /// Rows that are reduced together.
 const TOGETHER: usize = 8;

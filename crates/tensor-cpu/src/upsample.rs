@@ -4,8 +4,8 @@ use crate::Cpu;
 use crate::dispatch::multiversion;
 use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
-use program::ops::Upsample;
-use program::{Shape, View, ViewMut, Write};
+use towers_program::ops::Upsample;
+use towers_program::{Shape, View, ViewMut, Write};
 
 /// A task takes a row of an image of the output.
 pub(crate) fn forward<E: Element>(cpu: &Cpu, op: &Upsample, x: View<[E]>, y: ViewMut<[E]>) {

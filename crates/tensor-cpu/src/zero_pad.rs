@@ -4,8 +4,8 @@ use crate::Cpu;
 use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
 use core::ops::Range;
-use program::ops::ZeroPad;
-use program::{View, ViewMut, Write};
+use towers_program::ops::ZeroPad;
+use towers_program::{View, ViewMut, Write};
 
 /// A task takes a row of an image of the output.
 pub(crate) fn run<E: Element>(cpu: &Cpu, pad: &ZeroPad, x: View<[E]>, y: ViewMut<[E]>, mode: Write) {

@@ -1,15 +1,15 @@
 //! Once an op has run, running it again allocates nothing: a training step's memory is known in advance.
 #![allow(clippy::unwrap_used)]
 
-use optim::{Adam, Rmsprop, Sgd, WeightDecay};
-use program::ops::*;
-use program::{
+use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use towers_optim::{Adam, Rmsprop, Sgd, WeightDecay};
+use towers_program::ops::*;
+use towers_program::{
     Activation, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Noise, Op, Pad, ParamRun, Pool2d, Result,
     Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Write,
 };
-use std::alloc::{GlobalAlloc, Layout as Memory, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor_cpu::Cpu;
+use towers_tensor_cpu::Cpu;
 
 /// The system's allocator, counting calls of all threads.
 struct Counting;

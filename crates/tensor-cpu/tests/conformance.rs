@@ -1,16 +1,16 @@
-//! Every op of [`tensor_cpu::Cpu`] against the f64 reference, with each instruction set of the processor and in both
+//! Every op of [`towers_tensor_cpu::Cpu`] against the f64 reference, with each instruction set of the processor and in both
 //! number formats. Any number of threads gives the same bits.
 
-use conformance::Subject;
-use program::Precision;
-use tensor_cpu::{Cpu, SIMD_LEVELS};
+use towers_conformance::Subject;
+use towers_program::Precision;
+use towers_tensor_cpu::{Cpu, SIMD_LEVELS};
 
 /// A module with the whole suite.
 macro_rules! on {
     ($name:ident: $subject:expr) => {
         mod $name {
             use super::*;
-            conformance::suite!($subject);
+            towers_conformance::suite!($subject);
         }
     };
 }

@@ -5,20 +5,20 @@
 #[path = "golden/spatial.rs"]
 mod spatial;
 
-use optim::{Rmsprop, Sgd, Velocity, WeightDecay};
-use program::ops::{
+use safetensors::SafeTensors;
+use spatial::{pixels, sides, windows};
+use towers_optim::{Rmsprop, Sgd, Velocity, WeightDecay};
+use towers_program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
     BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
     Conv2dWeightGradient, CrossEntropy, Depthwise, DepthwiseForward, DepthwiseInputGradient,
     DepthwiseWeightGradient, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
 };
-use program::{
+use towers_program::{
     Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, Pad, ParamRun, Pool2d, Shape, Span, StepArgs,
     Storage, TensorId, Trial, TrialRun, View, ViewMut, Write,
 };
-use safetensors::SafeTensors;
-use spatial::{pixels, sides, windows};
-use tensor_cpu::Buffer;
+use towers_tensor_cpu::Buffer;
 
 /// The golden file.
 struct Golden(Vec<u8>);
@@ -418,10 +418,10 @@ fn optimizers(device: &Device) {
 macro_rules! on_every_device {
     ($($topic:ident),*) => {
         mod reference {
-            $(#[test] fn $topic() { super::$topic(&tensor_cpu::reference()) })*
+            $(#[test] fn $topic() { super::$topic(&towers_tensor_cpu::reference()) })*
         }
         mod cpu {
-            $(#[test] fn $topic() { super::$topic(&tensor_cpu::device(2)) })*
+            $(#[test] fn $topic() { super::$topic(&towers_tensor_cpu::device(2)) })*
         }
     };
 }

@@ -1,6 +1,6 @@
 //! The numbers by which kernels know activations.
 
-use program::Activation;
+use towers_program::Activation;
 
 /// The number by which kernels know an activation, as `enum Kind` in `towers.cuh` has it.
 const fn kind(act: Activation) -> (u32, &'static str) {
@@ -34,7 +34,7 @@ pub(crate) const fn packed(act: Activation) -> u64 {
 mod tests {
     use super::kind;
     use crate::source::PRELUDE;
-    use program::Activation;
+    use towers_program::Activation;
 
     #[test]
     fn kernels_list_the_same_activations() {

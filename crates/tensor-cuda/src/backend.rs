@@ -6,8 +6,8 @@ use crate::format::Format;
 use crate::layer::Layer;
 use crate::memory;
 use core::ops::Range;
-use optim::UpdateRule;
-use program::{
+use towers_optim::UpdateRule;
+use towers_program::{
     Backend, Bytes, CapturedGraph, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op,
     ParamRun, Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };

@@ -3,7 +3,7 @@
 use crate::Cuda;
 use crate::driver::Graph;
 use crate::memory::Captured;
-use program::{Error, ReplayArgs, Result};
+use towers_program::{Error, ReplayArgs, Result};
 
 /// A CUDA graph of a run of ops.
 ///
@@ -60,7 +60,7 @@ impl Cuda {
     }
 }
 
-impl program::CapturedGraph for CapturedGraph {
+impl towers_program::CapturedGraph for CapturedGraph {
     fn size(&self) -> [usize; 2] {
         self.size
     }

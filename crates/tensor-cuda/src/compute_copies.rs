@@ -13,8 +13,8 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::lock::lock;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::{Result, Span};
 use table::Table;
+use towers_program::{Result, Span};
 
 pub(crate) const SOURCE: Source = Source {
     name: "compute_copies.cu",
@@ -74,7 +74,7 @@ impl Cuda {
 #[cfg(all(test, feature = "emulation"))]
 mod tests {
     use super::*;
-    use program::{Backend as _, CapturedGraph as _, Precision, ReplayArgs};
+    use towers_program::{Backend as _, CapturedGraph as _, Precision, ReplayArgs};
 
     /// Its blocks then take several tiles, one after the other.
     #[test]

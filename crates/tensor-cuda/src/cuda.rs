@@ -8,10 +8,10 @@ use crate::lock::lock;
 use crate::memory::{Captured, Memory, Scratch};
 use crate::options::Options;
 use crate::place::Place;
-use program::{Error, Result, Shape, Write};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use towers_program::{Error, Result, Shape, Write};
 
 /// An NVIDIA GPU, or its emulation for tests. Clones are the same device with the same stream, scratch memory and
 /// learning rate: replicas on one GPU open it once each.

@@ -148,7 +148,7 @@ impl Dependencies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use program::Shape;
+    use towers_program::Shape;
 
     fn slice(first: u64, channels: usize, stride: usize) -> Region {
         Region::tensor(&Place { ptr: Ptr(4096 + first), shape: Shape::new(2, 3, 3, channels), stride }, 2)

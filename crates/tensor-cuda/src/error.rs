@@ -138,8 +138,8 @@ impl Error {
     }
 
     /// The same as an error of a device.
-    pub(crate) fn of_device(self, device: impl Into<String>) -> program::Error {
-        program::Error::Device { device: device.into(), message: self.to_string() }
+    pub(crate) fn of_device(self, device: impl Into<String>) -> towers_program::Error {
+        towers_program::Error::Device { device: device.into(), message: self.to_string() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Formats of numbers.
 
-use program::Precision;
+use towers_program::Precision;
 
 /// The format of the numbers in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Layers that are matrix products, and their passes.
 
-use program::{Conv2d, Linear};
+use towers_program::{Conv2d, Linear};
 
 /// One of the three computations of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! The CUDA backend of `towers`.
 //!
-//! [`Cuda`] implements [`program::Backend`] on an NVIDIA GPU. Building it needs no part of CUDA: the driver,
+//! [`Cuda`] implements [`towers_program::Backend`] on an NVIDIA GPU. Building it needs no part of CUDA: the driver,
 //! NVRTC, cuDNN and cuBLASLt are loaded when a device is opened, and a missing one is an error of one
 //! sentence.
 //!
@@ -63,13 +63,13 @@ pub use peers::Peers;
 pub use sum::Nodes;
 pub use version::Version;
 
-use program::Device;
+use towers_program::Device;
 
 /// An NVIDIA GPU as a device.
 ///
 /// # Errors
 /// The missing part and a hint, in one sentence: the driver, the GPU of that number, a library.
-pub fn device(options: Options) -> program::Result<Device> {
+pub fn device(options: Options) -> towers_program::Result<Device> {
     Ok(Cuda::new(options)?.into())
 }
 
@@ -78,7 +78,7 @@ pub fn device(options: Options) -> program::Result<Device> {
 /// # Errors
 /// If there is no C++ compiler.
 #[cfg(feature = "emulation")]
-pub fn emulated(precision: program::Precision) -> program::Result<Device> {
+pub fn emulated(precision: towers_program::Precision) -> towers_program::Result<Device> {
     Ok(Cuda::emulated_with(Options { precision, ..Options::default() })?.into())
 }
 

@@ -2,8 +2,8 @@
 
 use crate::driver::{Driver, Ptr};
 use crate::lock::lock;
-use program::{Error, Result};
 use std::sync::{Arc, Mutex, Weak};
+use towers_program::{Error, Result};
 
 /// A run of bytes on the device, given back when dropped.
 pub(crate) struct Memory(Arc<Allocation>);

@@ -10,8 +10,8 @@ use crate::memory::Memory;
 use crate::options::{Kernels, Options};
 use crate::source::HEADERS;
 use crate::step_state;
-use program::{Error, Precision, Result};
 use std::sync::Arc;
+use towers_program::{Error, Precision, Result};
 
 /// The initial loss scale of half precision, as in PyTorch's `GradScaler`.
 const FIRST_LOSS_SCALE: f32 = 65536.0;
@@ -31,7 +31,7 @@ impl Cuda {
     /// Opens a GPU.
     ///
     /// # Errors
-    /// [`program::Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old
+    /// [`towers_program::Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old
     /// library. With [`Kernels::Library`], cuDNN and cuBLASLt must be there too.
     pub fn new(options: Options) -> Result<Cuda> {
         let driver: Arc<dyn Driver> = Arc::new(CudaDriver::new(&options, SOURCES)?);
@@ -50,7 +50,7 @@ impl Cuda {
     /// The kernels of this backend on the CPU, for tests of everything except the driver and its libraries.
     ///
     /// # Errors
-    /// [`program::Error::Device`] if no C++ compiler is found, or it rejects a kernel.
+    /// [`towers_program::Error::Device`] if no C++ compiler is found, or it rejects a kernel.
     #[cfg(feature = "emulation")]
     pub fn emulated(precision: Precision) -> Result<Cuda> {
         let options = Options { precision, ..Options::default() };

@@ -6,7 +6,7 @@ use crate::dependencies::Region;
 use crate::driver::{Ptr, u32_of};
 use crate::format::Format;
 use crate::place::Place;
-use program::{Error, Layout, Result, Shape, Span, View};
+use towers_program::{Error, Layout, Result, Shape, Span, View};
 
 /// A run of f32 in an arena. Kernels write through its pointer, so a `&` is enough.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! What a device is opened with.
 
 use core::fmt;
-use program::Precision;
+use towers_program::Precision;
 
 /// The options of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -22,9 +22,9 @@ use crate::lock::lock;
 use crate::memory::Scratch;
 use crate::share::share;
 use crate::sum::{Nodes, Stack};
-use program::{Error, Result, Span, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use towers_program::{Error, Result, Span, Storage};
 
 const F32: usize = size_of::<f32>();
 

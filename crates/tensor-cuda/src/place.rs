@@ -1,7 +1,7 @@
 //! Places of tensors in device memory.
 
 use crate::driver::Ptr;
-use program::Shape;
+use towers_program::Shape;
 
 /// A tensor of activations at its place in device memory.
 #[derive(Clone, Copy, Debug)]

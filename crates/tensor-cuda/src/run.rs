@@ -9,8 +9,8 @@ use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
 use crate::place::Place;
 use core::ops::Range;
-use program::ops::{Reshape, Spread};
-use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
+use towers_program::ops::{Reshape, Spread};
+use towers_program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
 
 impl Cuda {
     /// See `Backend::run`.

@@ -4,7 +4,7 @@ use crate::Cuda;
 use crate::dependencies::Region;
 use crate::driver::{Geometry, Ptr, args};
 use crate::source::Source;
-use program::{Precision, ReplayArgs, Result};
+use towers_program::{Precision, ReplayArgs, Result};
 
 pub(crate) const SOURCE: Source = Source {
     name: "step_state.cu",

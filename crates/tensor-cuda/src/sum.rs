@@ -2,7 +2,7 @@
 
 use crate::Cuda;
 use crate::driver::Ptr;
-use program::{Result, Storage};
+use towers_program::{Result, Storage};
 
 const F32: usize = size_of::<f32>();
 

@@ -1,9 +1,9 @@
 //! Batch normalization on the emulated GPU: sizes at which the kernels take other ways, and the order of threads.
 
 use crate::harness::*;
-use conformance::normalization::Normalization;
-use conformance::{ALONE, Case as _, Placement, SLICE};
-use program::{Activation, Shape, Write};
+use towers_conformance::normalization::Normalization;
+use towers_conformance::{ALONE, Case as _, Placement, SLICE};
+use towers_program::{Activation, Shape, Write};
 
 fn norm(shape: Shape) -> Normalization {
     Normalization { shape, place: ALONE, act: Activation::Relu, mode: Write::Set, mean: 0.0 }

@@ -1,11 +1,11 @@
 //! Every op of [`Cuda`] against the f64 reference: on a GPU where there is one, and with the feature `emulation` also on
 //! the emulated one.
 
-use conformance::Subject;
-use program::{Backend, Precision};
 use std::env::var_os;
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
-use tensor_cuda::{Cuda, Options};
+use towers_conformance::Subject;
+use towers_program::{Backend, Precision};
+use towers_tensor_cuda::{Cuda, Options};
 
 /// A device that the tests of a format share: to open one takes long, and only one thread may use it at a time.
 type Shared = LazyLock<Mutex<Subject>>;
@@ -60,7 +60,7 @@ macro_rules! on {
 
             static SUBJECT: Shared = LazyLock::new(|| Mutex::new($subject));
 
-            conformance::suite!(*lock(&SUBJECT));
+            towers_conformance::suite!(*lock(&SUBJECT));
         }
     };
 }

@@ -2,11 +2,11 @@
 //! the kernels.
 
 use crate::harness::*;
-use conformance::convolution::Convolution;
-use conformance::dense::Dense;
-use conformance::{ALONE, Placement, SLICE};
-use program::ops::{Conv2dForward, Conv2dWeightGradient, LinearWeightGradient};
-use program::{
+use towers_conformance::convolution::Convolution;
+use towers_conformance::dense::Dense;
+use towers_conformance::{ALONE, Placement, SLICE};
+use towers_program::ops::{Conv2dForward, Conv2dWeightGradient, LinearWeightGradient};
+use towers_program::{
     Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, Linear, Pad, Precision, ReplayArgs,
     Result, Shape, Span, StepArgs, Trial, Write,
 };
@@ -170,7 +170,7 @@ fn a_recorded_step() {
         for (id, len) in [(w, conv.weights()), (b, 8)] {
             run.write(id, &draw("other params", len)).unwrap();
         }
-        let left = |run: &program::TrialRun| -> Result<Vec<Vec<f32>>> {
+        let left = |run: &towers_program::TrialRun| -> Result<Vec<Vec<f32>>> {
             [y, dw, db].into_iter().map(|id| run.read(id, 2)).collect()
         };
         let before = left(&run).unwrap();

@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use play::{Played, play_on, play_on_old};
-use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::sync::Barrier;
-use tensor_cuda::{Cuda, Kernels, Nodes, Options, Peers, available, gpus, libraries};
+use towers_program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
+use towers_tensor_cuda::{Cuda, Kernels, Nodes, Options, Peers, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.
 const SCENARIO: &str = "TOWERS_TEST_SCENARIO";

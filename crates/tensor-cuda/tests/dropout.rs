@@ -1,13 +1,13 @@
 //! Dropout on the emulated GPU: to the bit as on the CPU.
 
 use crate::harness::*;
-use conformance::dropout::Dropped;
-use conformance::{ALONE, Case as _, Placement, SLICE, Subject};
-use program::ops::Dropout;
-use program::{Noise, Shape, StepArgs, Write};
-use tensor_cpu::Cpu;
+use towers_conformance::dropout::Dropped;
+use towers_conformance::{ALONE, Case as _, Placement, SLICE, Subject};
+use towers_program::ops::Dropout;
+use towers_program::{Noise, Shape, StepArgs, Write};
+use towers_tensor_cpu::Cpu;
 
-fn draw(rng: &mut philox::Philox) -> Dropped {
+fn draw(rng: &mut towers_philox::Philox) -> Dropped {
     let places = [ALONE, SLICE, Placement { before: 16, beside: 24 }];
     let c = [between(rng, 1, 20), 8 * between(rng, 1, 5)][between(rng, 0, 1)];
     let shape = Shape::new(between(rng, 0, 4), between(rng, 1, 6), between(rng, 1, 6), c);

@@ -1,12 +1,12 @@
 //! Copies to and from the device, fills, copies and activations on the emulated GPU.
 
 use crate::harness::*;
-use conformance::elementwise::Elementwise;
-use conformance::{ALONE, Placement, SLICE};
-use program::{
+use towers_conformance::elementwise::Elementwise;
+use towers_conformance::{ALONE, Placement, SLICE};
+use towers_program::{
     Activation, Backend, Error, Layout, Precision, Result, Shape, Span, Storage, View, ViewMut, Write,
 };
-use tensor_cuda::Cuda;
+use towers_tensor_cuda::Cuda;
 
 const PLACES: [Placement; 3] = [ALONE, SLICE, Placement { before: 16, beside: 24 }];
 

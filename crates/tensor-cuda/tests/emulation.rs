@@ -1,10 +1,10 @@
 //! The public interface of the emulated GPU: opening, capturing, and graphs that refuse like a GPU's.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use program::{
+use towers_program::{
     Backend, CapturedGraph as _, Layout, Precision, ReplayArgs, Shape, Span, Storage, View, ViewMut, Write,
 };
-use tensor_cuda::Cuda;
+use towers_tensor_cuda::Cuda;
 
 /// The emulated GPU, or none without a C++ compiler.
 fn emulated(precision: Precision) -> Option<Cuda> {
@@ -81,7 +81,7 @@ fn a_recording_is_not_replayed_without_its_memory() {
 #[test]
 fn clones_do_not_sum_as_peers() {
     let Some(cuda) = emulated(Precision::Fp32) else { return };
-    let error = tensor_cuda::Peers::of(&[cuda.clone(), cuda]).unwrap_err().to_string();
+    let error = towers_tensor_cuda::Peers::of(&[cuda.clone(), cuda]).unwrap_err().to_string();
     assert!(error.contains("open the GPU once for each replica"), "{error}");
 }
 

@@ -2,12 +2,12 @@
 //! and their row strides are large, so nearly all of their memory is never touched, and costs nothing.
 
 use crate::harness::*;
-use program::ops::*;
-use program::{
+use towers_program::ops::*;
+use towers_program::{
     Activation, Arena, Backend, BatchNorm, Executable, Home, Layout, Linear, Memory, Noise, Pad, Pool2d,
     Precision, Result, Shape, Span, StepArgs, Storage, TensorId, Trial, View, ViewMut, Write,
 };
-use tensor_cuda::Cuda;
+use towers_tensor_cuda::Cuda;
 
 /// A pack, whatever the format.
 const PACK: usize = 8;

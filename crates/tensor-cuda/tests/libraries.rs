@@ -14,18 +14,18 @@ mod failures;
 #[path = "driver/play.rs"]
 mod play;
 
-use philox::{Philox, domain};
 use play::Played;
-use program::ops::{
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use towers_philox::{Philox, domain};
+use towers_program::ops::{
     Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward, LinearInputGradient,
     LinearWeightGradient,
 };
-use program::{
+use towers_program::{
     Activation, Arena, CapturedGraph as _, Conv2d, Layout, Linear, Pad, Precision, Shape, StepArgs, TensorId,
     Trial, TrialRun, Write,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use tensor_cuda::{Cuda, Kernels, Options};
+use towers_tensor_cuda::{Cuda, Kernels, Options};
 
 /// The variable that says that this is a start on stand-ins.
 const ON_STAND_INS: &str = "TOWERS_TEST_ON_STAND_INS";
@@ -208,7 +208,7 @@ fn libraries_agree_with_our_own_kernels() {
         println!("{precision}\n  {}", lines.join("\n  "));
         // Before Ampere there is no bf16 in cuDNN. Otherwise it has something for each pass.
         let is_used =
-            |name| tensor_cuda::libraries().iter().any(|each| each.name == name && each.state.is_ok());
+            |name| towers_tensor_cuda::libraries().iter().any(|each| each.name == name && each.state.is_ok());
         let is_to_refuse =
             ["FAKE_CUDNN_LACKS", "FAKE_CUDNN_FAILS"].iter().any(|name| std::env::var_os(name).is_some());
         if !is_used("cuDNN") || precision == Precision::Bf16 || is_to_refuse {
@@ -274,7 +274,7 @@ fn a_recorded_convolution_is_replayed() {
     run.run(&args).unwrap();
     let graph = cuda.end_capture().unwrap();
     run.write(x, &numbers(7, shape.len())).unwrap();
-    graph.replay(&program::ReplayArgs::default()).unwrap();
+    graph.replay(&towers_program::ReplayArgs::default()).unwrap();
     let replayed = run.read(y, n).unwrap();
     run.run(&args).unwrap();
     assert!(replayed == run.read(y, n).unwrap());

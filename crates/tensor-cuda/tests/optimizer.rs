@@ -4,10 +4,12 @@
 
 use crate::harness::*;
 use core::ops::Range;
-use optim::{Adam, Clip, Optimizer, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::{Backend, ClippedGrads, Device, OptimizerState, ParamRun, Precision, Result, Span, Storage};
-use tensor_cpu::{Cpu, Reference};
-use tensor_cuda::Cuda;
+use towers_optim::{Adam, Clip, Optimizer, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_program::{
+    Backend, ClippedGrads, Device, OptimizerState, ParamRun, Precision, Result, Span, Storage,
+};
+use towers_tensor_cpu::{Cpu, Reference};
+use towers_tensor_cuda::Cuda;
 
 fn plain(at: Span) -> ParamRun {
     ParamRun::new(at, WeightDecay::None)
@@ -27,7 +29,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn draw(rng: &mut philox::Philox) -> Steps {
+    fn draw(rng: &mut towers_philox::Philox) -> Steps {
         let (decay, lr) = (0.1 * rng.unit_f32(), 0.001 + 0.3 * rng.unit_f32());
         let weight_decay =
             pick(rng, &[WeightDecay::None, WeightDecay::Coupled(decay), WeightDecay::Decoupled(decay)]);
@@ -35,7 +37,7 @@ impl Steps {
         let velocity = pick(rng, &[Velocity::Keras, Velocity::PyTorch]);
         let len = [between(rng, 0, 100), between(rng, 1000, 6000)][between(rng, 0, 1)];
         let at = Span::new([between(rng, 0, 30), 4 * between(rng, 0, 9)][between(rng, 0, 1)], len);
-        let run = |rng: &mut philox::Philox, from: usize, to: usize| ParamRun {
+        let run = |rng: &mut towers_philox::Philox, from: usize, to: usize| ParamRun {
             at: Span::new(at.offset + from, to - from),
             lr_multiplier: pick(rng, &[1.0, 0.0, 2.5]),
             weight_decay: pick(rng, &[weight_decay, WeightDecay::Coupled(0.01), WeightDecay::None]),

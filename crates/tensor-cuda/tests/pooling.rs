@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use conformance::pooling::Pooling;
-use conformance::{ALONE, Placement};
-use program::ops::MaxPoolGradient;
-use program::{Error, Layout, Pad, Pool2d, Precision, Shape, StepArgs, Trial, Write};
+use towers_conformance::pooling::Pooling;
+use towers_conformance::{ALONE, Placement};
+use towers_program::ops::MaxPoolGradient;
+use towers_program::{Error, Layout, Pad, Pool2d, Precision, Shape, StepArgs, Trial, Write};
 
 fn square(kernel: usize, stride: usize, pad: Pad) -> Pool2d {
     Pool2d::new([kernel; 2], [stride; 2], pad)

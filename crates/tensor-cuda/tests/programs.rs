@@ -2,18 +2,18 @@
 
 use crate::harness::*;
 use core::cell::RefCell;
-use philox::{Philox, domain};
-use program::ops::{
+use towers_philox::{Philox, domain};
+use towers_program::ops::{
     Activate, Add, AveragePool, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Dropout,
     LinearForward, MaxPool, Reshape, Scale,
 };
-use program::passes::{Training, inference, training};
-use program::{
+use towers_program::passes::{Training, inference, training};
+use towers_program::{
     Activation, Arena, Backend, BatchNorm, Builder, CapturedGraph as _, Conv2d, Executable, Ints, Linear,
     Memory, Noise, Op, Pad, Parameter, Phase, Pool2d, Precision, Program, ReplayArgs, Result, Shape, Span,
     Step, StepArgs, Storage, Target, TensorId,
 };
-use tensor_cpu::Reference;
+use towers_tensor_cpu::Reference;
 
 /// The largest batch, and the one that runs.
 const BATCH: usize = 5;

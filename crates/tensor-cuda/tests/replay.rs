@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use optim::{Sgd, WeightDecay};
-use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
-use program::{
+use towers_optim::{Sgd, WeightDecay};
+use towers_program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
+use towers_program::{
     Arena, Backend, CapturedGraph as _, ImageSet, Layout, Linear, LoadImages, Noise, ParamRun, Precision,
     ReplayArgs, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, ViewMut, Write,
 };
-use tensor_cuda::{Cuda, Options};
+use towers_tensor_cuda::{Cuda, Options};
 
 /// Numbers of an arena.
 const LEN: usize = 333;

@@ -1,7 +1,7 @@
 //! Softmax on the emulated GPU.
 
 use crate::harness::*;
-use program::{Backend, Layout, Precision, Result, Shape, Span, View, ViewMut};
+use towers_program::{Backend, Layout, Precision, Result, Shape, Span, View, ViewMut};
 
 /// In the sum of a logarithm and a logit of 3e30 nothing is left of the logarithm. Halves must not become ones.
 #[test]

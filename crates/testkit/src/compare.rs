@@ -1,5 +1,5 @@
 use crate::{Error, Result};
-use program::{Device, Span, Storage};
+use towers_program::{Device, Span, Storage};
 
 /// How far a number may be from the one that was expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,12 +21,12 @@ impl Tolerance {
 /// Compares numbers one by one. NaN equals nothing.
 ///
 /// ```
-/// use testkit::{Tolerance, compare};
+/// use towers_testkit::{Tolerance, compare};
 ///
 /// compare("y", &[1.0, 100.0], &[1.001, 100.0], Tolerance::new(0.0, 1e-4))?;
 /// let error = compare("y", &[1.0, 100.0], &[1.1, 100.0], Tolerance::new(0.0, 1e-4)).unwrap_err();
 /// assert!(error.to_string().starts_with("y[0] is 1e0, not 1.1e0"));
-/// # Ok::<(), testkit::Error>(())
+/// # Ok::<(), towers_testkit::Error>(())
 /// ```
 ///
 /// # Errors

@@ -1,6 +1,6 @@
-use program::{Device, Precision};
 use std::sync::LazyLock;
-use tensor_cuda::Options as CudaOptions;
+use towers_program::{Device, Precision};
+use towers_tensor_cuda::Options as CudaOptions;
 
 /// Runs a test on every device of the machine: the f64 reference, the CPU with one, two and three threads,
 /// and the CUDA backend. The backend runs on an emulated GPU if there is a C++ compiler, and on a real one.
@@ -11,12 +11,12 @@ use tensor_cuda::Options as CudaOptions;
 /// # Panics
 /// As the test does, after saying on which device it ran; or for a missing device that is required.
 pub fn on_every_device(mut test: impl FnMut(&Device)) {
-    let cpus = [1, 2, 3].map(tensor_cpu::device);
-    for device in [tensor_cpu::reference()].iter().chain(&cpus) {
+    let cpus = [1, 2, 3].map(towers_tensor_cpu::device);
+    for device in [towers_tensor_cpu::reference()].iter().chain(&cpus) {
         println!("device: {}, {} threads", device.kind(), device.threads());
         test(device);
     }
-    match tensor_cuda::emulated(Precision::Fp32) {
+    match towers_tensor_cuda::emulated(Precision::Fp32) {
         Ok(device) => {
             println!("device: {}, emulated", device.kind());
             test(&device);
@@ -37,8 +37,9 @@ pub fn on_every_device(mut test: impl FnMut(&Device)) {
 
 /// The first GPU, opened once: that takes long.
 fn gpu() -> Result<&'static Device, &'static str> {
-    static GPU: LazyLock<Result<Device, String>> =
-        LazyLock::new(|| tensor_cuda::device(CudaOptions::default()).map_err(|error| error.to_string()));
+    static GPU: LazyLock<Result<Device, String>> = LazyLock::new(|| {
+        towers_tensor_cuda::device(CudaOptions::default()).map_err(|error| error.to_string())
+    });
     GPU.as_ref().map_err(String::as_str)
 }
 

@@ -64,11 +64,11 @@ pub enum Error {
     },
     /// The network failed.
     #[error(transparent)]
-    Network(#[from] layers::Error),
+    Network(#[from] towers_layers::Error),
 }
 
-impl From<program::Error> for Error {
-    fn from(error: program::Error) -> Self {
+impl From<towers_program::Error> for Error {
+    fn from(error: towers_program::Error) -> Self {
         Error::Network(error.into())
     }
 }

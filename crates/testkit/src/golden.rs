@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 /// A file of tensors that another library computed.
 ///
 /// ```
-/// use testkit::{Golden, Tolerance};
+/// use towers_testkit::{Golden, Tolerance};
 ///
 /// let golden = Golden::open("networks")?;
 /// let losses = golden.get("keras_cnn/losses")?;
 /// assert_eq!(losses.len(), 10);
 /// golden.check("keras_cnn/losses", losses, Tolerance::new(0.0, 0.0))?;
-/// # Ok::<(), testkit::Error>(())
+/// # Ok::<(), towers_testkit::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Golden {

@@ -1,6 +1,6 @@
 use crate::{Error, Result, Worst, pattern};
-use layers::{Draws, Graph, Mode, Network, Role, Slot, Value};
-use program::{View, ViewMut};
+use towers_layers::{Draws, Graph, Mode, Network, Role, Slot, Value};
+use towers_program::{View, ViewMut};
 
 /// The step of the differences: a power of two, so that adding it loses few bits.
 const STEP: f64 = 1.0 / 16_384.0;
@@ -120,7 +120,7 @@ impl GradientCheck {
     /// [`Error::Gradient`] with the worst element, [`Error::Kinks`], or the network's error.
     pub fn run(&self, graph: &Graph, logits: Value) -> Result<Report> {
         let mode = Mode::TrainingWithInputGradient;
-        let mut network = graph.build(logits, &tensor_cpu::reference(), self.max_batch, mode)?;
+        let mut network = graph.build(logits, &towers_tensor_cpu::reference(), self.max_batch, mode)?;
         self.fill(&mut network)?;
         let slots = network.arena().slots().to_vec();
         let parameters = slots.into_iter().filter(|slot| slot.role == Role::Trainable);
@@ -193,7 +193,7 @@ impl GradientCheck {
         let mut gradients =
             gradients.expect("the network was built on the reference, with the input's gradient");
         (self.alter)(name, &mut gradients);
-        let order = philox::permutation(1, 0, gradients.len() as u32);
+        let order = towers_philox::permutation(1, 0, gradients.len() as u32);
         let mut seen = Vec::new();
         for index in order.into_iter().take(self.elements).map(|index| index as usize) {
             seen.push((index, gradients[index], self.around(network, what, index)?));

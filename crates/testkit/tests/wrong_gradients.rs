@@ -1,11 +1,11 @@
 //! The gradient check finds gradients that are slightly wrong.
 #![allow(clippy::unwrap_used)]
 
-use layers::{Dense, Flatten, Graph, Rescaling};
-use testkit::{Error, GradientCheck, Report};
+use towers_layers::{Dense, Flatten, Graph, Rescaling};
+use towers_testkit::{Error, GradientCheck, Report};
 
 /// A check of a small network whose gradients a function changes.
-fn check(alter: fn(&str, &mut [f64])) -> testkit::Result<Report> {
+fn check(alter: fn(&str, &mut [f64])) -> towers_testkit::Result<Report> {
     let mut graph = Graph::new("wrong", [2, 2, 2]);
     let x = graph.add(Flatten, graph.input()).unwrap();
     let x = graph.add(Dense::new(5), x).unwrap();

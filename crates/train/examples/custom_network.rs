@@ -2,19 +2,19 @@
 //! saved, opened again, exported. `cargo run --release -p towers-train --example custom_network` takes a folder of
 //! class folders as an optional argument.
 
-use callbacks::{Checkpoints, Curves, History, Progress};
-use config::recipe;
-use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
-use models::Model;
-use pictures::ClassFolders;
-use program::Activation::Relu;
 use std::path::{Path, PathBuf};
-use train::cifar;
-use train::{Observer, Training};
-use trained::{Classifier, Trained, evaluate, export};
+use towers_callbacks::{Checkpoints, Curves, History, Progress};
+use towers_config::recipe;
+use towers_layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
+use towers_models::Model;
+use towers_pictures::ClassFolders;
+use towers_program::Activation::Relu;
+use towers_train::cifar;
+use towers_train::{Observer, Training};
+use towers_trained::{Classifier, Trained, evaluate, export};
 
 /// The architecture, for images of `[height, width, channels]`.
-fn mine(image: [usize; 3], classes: usize) -> layers::Result<Model> {
+fn mine(image: [usize; 3], classes: usize) -> towers_layers::Result<Model> {
     let mut graph = Graph::new("mine", image);
     let mut x = graph.input();
     for filters in [16, 32, 64] {
@@ -58,15 +58,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     use_it(&run, &data)
 }
 
-fn use_it(run: &Path, data: &dataset::Dataset) -> Result<(), Box<dyn std::error::Error>> {
+fn use_it(run: &Path, data: &towers_dataset::Dataset) -> Result<(), Box<dyn std::error::Error>> {
     let trained = Trained::read(run)?;
     let model = mine(trained.image(), trained.classes.len())?;
     let trained = trained.with_model(model)?;
-    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(2), 50)?;
+    let mut classifier = Classifier::new(&trained, &towers_tensor_cpu::device(2), 50)?;
     let test = evaluate(&mut classifier, data, |_, _| ())?;
     println!("loss {:.3}, accuracy {:.3} on {} test images", test.loss, test.acc, test.samples);
 
-    // For a picture file, `pictures::picture(file, [height, width, channels])` reads these bytes.
+    // For a picture file, `towers_pictures::picture(file, [height, width, channels])` reads these bytes.
     let picture: Vec<u8> = data.test.take(1).images.iter().copied().collect();
     let (label, probability) = classifier.classify(&picture)?[0].ranked()[0];
     println!("the first test image shows a {} ({:.0}%)", trained.classes[label], 100.0 * probability);

@@ -5,18 +5,18 @@
 //!
 //! `docs/benchmarks/folder_throughput.py` measures torchvision's `DataLoader` with the same transforms.
 
-use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
-use dataset::Split;
-use pictures::ClassFolders;
 use std::error::Error;
 use std::time::Instant;
+use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+use towers_dataset::Split;
+use towers_pictures::ClassFolders;
 
 /// The images of a split, wherever they are.
-fn samples(split: Split) -> Result<Samples, augment::Error> {
+fn samples(split: Split) -> Result<Samples, towers_augment::Error> {
     let (shape, labels) = (split.shape(), split.labels.to_vec());
     let Some(files) = split.files else { return Samples::new(split.images, labels) };
     Samples::on_demand(shape, labels, move |sample, pixels| {
-        let unread = |error: dataset::Error| augment::Error::Read { reason: error.to_string() };
+        let unread = |error: towers_dataset::Error| towers_augment::Error::Read { reason: error.to_string() };
         files.read(sample, pixels).map_err(unread)
     })
 }
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let batches = LoaderOptions::new().batch_size(64).seed(1).workers(workers);
             let mut loader = Loader::new(samples.clone(), options.build(samples.shape())?, batches)?;
             let len = samples.len() as f64;
-            let epoch = |epoch: usize| -> Result<(f64, Option<f64>), augment::Error> {
+            let epoch = |epoch: usize| -> Result<(f64, Option<f64>), towers_augment::Error> {
                 let (start, cpu) = (Instant::now(), cpu_seconds());
                 for batch in loader.epoch(epoch as u64, 0)? {
                     batch?;

@@ -1,10 +1,10 @@
 //! A custom training loop, step by step: `cargo run --release -p towers-train --example own_loop`.
 
-use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
-use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
-use optim::Sgd;
-use program::Activation::Relu;
-use program::OptimizerState;
+use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+use towers_layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
+use towers_optim::Sgd;
+use towers_program::Activation::Relu;
+use towers_program::OptimizerState;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut graph = Graph::new("mine", [32, 32, 3]);
@@ -18,13 +18,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let logits = graph.add(Dense::new(10), x)?;
     println!("{}", graph.summary(logits));
 
-    let device = tensor_cpu::device(2);
+    let device = towers_tensor_cpu::device(2);
     let mut network = graph.build(logits, &device, 50, Mode::Training)?;
     network.init(1)?;
     let len = network.arena().trainable.len;
     let mut optimizer = OptimizerState::new(&device, Sgd::keras().momentum(0.9), len)?;
 
-    let data = cifar::synthetic(1, 2_000, 0).train;
+    let data = towers_cifar::synthetic(1, 2_000, 0).train;
     let samples = Samples::new(data.images, data.labels.to_vec())?;
     let pipeline =
         ImageDataGenerator::new().rescale(1.0 / 255.0).horizontal_flip(true).build(samples.shape())?;

@@ -1,10 +1,10 @@
 //! A custom observer that stops a run after a time limit:
 //! `cargo run --release -p towers-train --example own_observer`
 
-use callbacks::{EpochRecord, Flow, Snapshot, TrainState};
-use config::recipe;
 use std::time::{Duration, Instant};
-use train::{Observer, Result, Training, cifar};
+use towers_callbacks::{EpochRecord, Flow, Snapshot, TrainState};
+use towers_config::recipe;
+use towers_train::{Observer, Result, Training, cifar};
 
 /// Stops a run after the epoch in which its time is over.
 struct Deadline(Instant);
@@ -15,7 +15,7 @@ impl Observer for Deadline {
         record: &EpochRecord,
         _: &TrainState,
         _: &dyn Snapshot,
-    ) -> callbacks::Result<Flow> {
+    ) -> towers_callbacks::Result<Flow> {
         if Instant::now() < self.0 {
             return Ok(Flow::Continue);
         }
@@ -40,5 +40,5 @@ fn the_time_is_over() {
     let over = Deadline(Instant::now());
     let data = cifar::synthetic(1, 100, 10);
     let outcome = Training::new(&config, data).observers(&mut [Box::new(over)]).run().unwrap();
-    assert_eq!(outcome.end, train::End::Stopped("the time was over in epoch 1".into()));
+    assert_eq!(outcome.end, towers_train::End::Stopped("the time was over in epoch 1".into()));
 }

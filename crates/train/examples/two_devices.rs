@@ -1,21 +1,21 @@
 //! Model parallelism as the tutorial describes it: "5 layers to GPU 1, 5 layers to GPU 2". Ten layers, the
 //! first five on one device and the others on a second one, learn to classify synthetic images. Both devices
-//! are the CPU; with two GPUs, use `tensor_cuda::device`.
+//! are the CPU; with two GPUs, use `towers_tensor_cuda::device`.
 //!
 //! `cargo run --release -p towers-train --example two_devices`; `towers train --pipeline-stages 2` does the same with any recipe.
 
-use layers::{Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode, Value};
-use optim::Sgd;
-use parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward, run_stages};
-use program::{Activation::Relu, Device, OptimizerState};
 use std::time::Duration;
-use train::{Error, Result, cifar};
+use towers_layers::{Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode, Value};
+use towers_optim::Sgd;
+use towers_parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward, run_stages};
+use towers_program::{Activation::Relu, Device, OptimizerState};
+use towers_train::{Error, Result, cifar};
 
 const BATCH: usize = 32;
 const MICRO_BATCHES: usize = 4;
 const STEPS: usize = 200;
 
-fn ten_layers() -> layers::Result<(Graph, Value)> {
+fn ten_layers() -> towers_layers::Result<(Graph, Value)> {
     let mut graph = Graph::new("ten_layers", [32, 32, 3]);
     let x = graph.input();
     let x = graph.add(Conv2D::new(16, 3).same().activation(Relu), x)?;
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     let data = cifar::synthetic(1, BATCH * STEPS, 1).train;
     let images: Vec<f32> = data.images.iter().map(|&byte| f32::from(byte) / 127.5 - 1.0).collect();
     let labels: Vec<u32> = data.labels.iter().map(|&label| u32::from(label)).collect();
-    let devices = [tensor_cpu::device(1), tensor_cpu::device(1)];
+    let devices = [towers_tensor_cpu::device(1), towers_tensor_cpu::device(1)];
     run_stages(&devices, stages.len(), Duration::from_secs(300), |replica, stage| {
         train(&replica.device, &stage, &stages[stage.number()], &images, &labels)
     })?;

@@ -1,8 +1,8 @@
 use crate::{Error, Result, gpus};
-use config::{Arithmetic, DeviceKind, Devices};
-use options::hint;
-use program::{Device, Precision};
-use tensor_cpu::{Cpu, SIMD_LEVELS};
+use towers_config::{Arithmetic, DeviceKind, Devices};
+use towers_options::hint;
+use towers_program::{Device, Precision};
+use towers_tensor_cpu::{Cpu, SIMD_LEVELS};
 
 /// The devices of all stages, those of the first replica first. Most replicas have one stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ enum StageDevices {
 /// Checks that [`open_devices`] will find the devices, without opening any. Returns their number of replicas.
 ///
 /// # Errors
-/// [`Error::Device`] if a device does not exist; [`config::Error::Option`] for numbers out of range.
+/// [`Error::Device`] if a device does not exist; [`towers_config::Error::Option`] for numbers out of range.
 pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize> {
     let devices = match stage_devices(options, gpus::usable)? {
         StageDevices::Cpu { stages, .. } => {
@@ -68,7 +68,7 @@ pub fn unused_gpu(options: &Devices) -> Option<String> {
 
 /// Refuses a `TOWERS_SIMD` that names no instruction set.
 fn check_simd() -> Result<()> {
-    let Some(name) = tensor_cpu::unknown_simd_level() else { return Ok(()) };
+    let Some(name) = towers_tensor_cpu::unknown_simd_level() else { return Ok(()) };
     let accepted = format!("one of {}{}", SIMD_LEVELS.join(", "), hint(&name, SIMD_LEVELS));
     Err(Error::about("TOWERS_SIMD", format!("`{name}`"), accepted))
 }
@@ -113,7 +113,7 @@ fn on_cpu(options: &Devices) -> Result<StageDevices> {
 
 /// Refuses a precision that the CPU does not support.
 fn check_cpu(options: &Devices, precision: Precision) -> Result<()> {
-    let bf16 = precision == Precision::Bf16 && tensor_cpu::bf16_level().is_some();
+    let bf16 = precision == Precision::Bf16 && towers_tensor_cpu::bf16_level().is_some();
     if precision == Precision::Fp32 || bf16 { Ok(()) } else { Err(not_on_cpu(options, precision)) }
 }
 
@@ -123,7 +123,7 @@ fn not_on_cpu(options: &Devices, precision: Precision) -> Error {
 
 /// The precisions of the CPU. If there is a GPU that is not used, the user should mend that.
 fn accepted_on_cpu(unused_gpu: Option<String>) -> String {
-    let has_bf16 = tensor_cpu::bf16_level().is_some();
+    let has_bf16 = towers_tensor_cpu::bf16_level().is_some();
     match unused_gpu {
         Some(why) => format!("{} without a GPU; {why}", if has_bf16 { "fp32 or bf16" } else { "fp32" }),
         None if has_bf16 => "fp32 or bf16 on the CPU; `towers devices` says why no GPU is used".into(),
@@ -134,12 +134,12 @@ fn accepted_on_cpu(unused_gpu: Option<String>) -> String {
 /// The output of `towers devices`: the devices, and the reasons for missing ones.
 ///
 /// # Errors
-/// [`config::Error::Option`] if `TOWERS_SIMD` names no instruction set.
+/// [`towers_config::Error::Option`] if `TOWERS_SIMD` names no instruction set.
 pub fn describe_devices() -> Result<Vec<String>> {
     check_simd()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bf16 = tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
-    let mut lines = vec![format!("cpu: {cores} cores, {}{bf16}", tensor_cpu::simd_level())];
+    let bf16 = towers_tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
+    let mut lines = vec![format!("cpu: {cores} cores, {}{bf16}", towers_tensor_cpu::simd_level())];
     lines.extend(gpus::describe());
     Ok(lines)
 }
@@ -246,9 +246,11 @@ mod tests {
             let on_cpu = stage_devices(&devices, none).and_then(|_| open_devices(&devices, &arithmetic));
             let expected = match precision {
                 Precision::Fp32 => None,
-                Precision::Bf16 if tensor_cpu::bf16_level().is_some() => None,
+                Precision::Bf16 if towers_tensor_cpu::bf16_level().is_some() => None,
                 // An error does not suggest a precision that would be refused.
-                _ if tensor_cpu::bf16_level().is_none() => Some("but must be fp32 on a processor without"),
+                _ if towers_tensor_cpu::bf16_level().is_none() => {
+                    Some("but must be fp32 on a processor without")
+                }
                 _ => Some("but must be fp32 or bf16 on the CPU"),
             };
             match (on_cpu, expected) {

@@ -1,6 +1,6 @@
-use options::{Message, message};
 use std::fmt::Display;
 use std::path::Path;
+use towers_options::{Message, message};
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub enum Error {
     /// Options, files, data or a network that don't fit; a callback, a file or a device that fails.
     #[error(transparent)]
-    Config(config::Error),
+    Config(towers_config::Error),
     /// The loss is NaN or infinite.
     #[error("{}", self.message())]
     NotFinite {
@@ -30,38 +30,38 @@ pub enum Error {
     Device(Message),
     /// A replica failed.
     #[error(transparent)]
-    Parallel(#[from] parallel::Error),
+    Parallel(#[from] towers_parallel::Error),
     /// The processes of a run can't find each other, or differ.
     #[error(transparent)]
-    Rendezvous(#[from] rendezvous::Error),
+    Rendezvous(#[from] towers_rendezvous::Error),
     /// Nothing in this build or on this machine can connect the processes of a run.
     #[error("{0}")]
     NoTransport(String),
     /// A missing GPU or library.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
-    Cuda(#[from] tensor_cuda::Error),
+    Cuda(#[from] towers_tensor_cuda::Error),
 }
 
 impl Error {
     /// The option with this key has a value other than the accepted ones.
     pub fn option(key: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
-        config::Error::option(key, value, accepted).into()
+        towers_config::Error::option(key, value, accepted).into()
     }
 
     /// Something that is no option, such as the number of samples, has a value other than the accepted ones.
     pub fn about(what: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
-        config::Error::about(what, value, accepted).into()
+        towers_config::Error::about(what, value, accepted).into()
     }
 
     /// About a file or folder that lacks something.
     pub fn run(path: impl AsRef<Path>, reason: impl Into<Message>) -> Error {
-        config::Error::run(path, reason).into()
+        towers_config::Error::run(path, reason).into()
     }
 
     /// About this action with this file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-        move |source| config::Error::io(action, path)(source).into()
+        move |source| towers_config::Error::io(action, path)(source).into()
     }
 
     /// The sentence, with the keys of options in it.
@@ -96,30 +96,30 @@ macro_rules! of_config {
 }
 
 of_config!(
-    options::Error,
-    dataset::Error,
-    augment::Error,
-    layers::Error,
-    optim::Error,
-    checkpoint::Error,
-    files::Error,
-    program::Error,
-    trained::Error,
+    towers_options::Error,
+    towers_dataset::Error,
+    towers_augment::Error,
+    towers_layers::Error,
+    towers_optim::Error,
+    towers_checkpoint::Error,
+    towers_files::Error,
+    towers_program::Error,
+    towers_trained::Error,
 );
 
-impl From<config::Error> for Error {
-    fn from(error: config::Error) -> Self {
+impl From<towers_config::Error> for Error {
+    fn from(error: towers_config::Error) -> Self {
         match error {
             // An error of this crate within one of a snapshot.
-            config::Error::Callback(error) => error.into(),
+            towers_config::Error::Callback(error) => error.into(),
             other => Error::Config(other),
         }
     }
 }
 
-impl From<diagnose::Error> for Error {
-    fn from(error: diagnose::Error) -> Self {
-        use diagnose::Error as Lower;
+impl From<towers_diagnose::Error> for Error {
+    fn from(error: towers_diagnose::Error) -> Self {
+        use towers_diagnose::Error as Lower;
         match error {
             Lower::Network(error) => error.into(),
             Lower::Tensor(error) => error.into(),
@@ -129,20 +129,22 @@ impl From<diagnose::Error> for Error {
     }
 }
 
-impl From<callbacks::Error> for Error {
-    fn from(error: callbacks::Error) -> Self {
+impl From<towers_callbacks::Error> for Error {
+    fn from(error: towers_callbacks::Error) -> Self {
         match error {
-            callbacks::Error::Other(error) => match error.downcast::<Error>() {
+            towers_callbacks::Error::Other(error) => match error.downcast::<Error>() {
                 Ok(own) => *own,
-                Err(error) => Error::Config(config::Error::Callback(callbacks::Error::Other(error))),
+                Err(error) => {
+                    Error::Config(towers_config::Error::Callback(towers_callbacks::Error::Other(error)))
+                }
             },
             other => Error::Config(other.into()),
         }
     }
 }
 
-impl From<Error> for callbacks::Error {
+impl From<Error> for towers_callbacks::Error {
     fn from(error: Error) -> Self {
-        callbacks::Error::other(error)
+        towers_callbacks::Error::other(error)
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::mpi::Mpi;
 use crate::{Error, Result};
-use config::{Devices, Kernels};
-use parallel::{NcclProcess, Replica};
-use program::{Device, Precision};
-use rendezvous::{Agreement, ProcessGroup};
 use std::fmt::Write;
 use std::time::Duration;
-use tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options};
+use towers_config::{Devices, Kernels};
+use towers_parallel::{NcclProcess, Replica};
+use towers_program::{Device, Precision};
+use towers_rendezvous::{Agreement, ProcessGroup};
+use towers_tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options};
 
 /// The names of the GPUs by their numbers, if all libraries for them are present.
 pub(crate) fn usable() -> Result<Vec<String>> {

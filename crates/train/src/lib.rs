@@ -4,18 +4,18 @@
 //! on data in memory, with one replica per device, and reports to [`Observer`]s.
 //!
 //! ```
-//! use train::{Config, Training, recipe};
+//! use towers_train::{Config, Training, recipe};
 //!
 //! let mut config: Config = recipe("quick")?;
 //! config.training.epochs = 1;
 //! config.training.batch_size = 32;
 //! config.placement.devices.threads = 1;
-//! let data = cifar::synthetic(1, 256, 64);
+//! let data = towers_cifar::synthetic(1, 256, 64);
 //! let outcome = Training::new(&config, data).run()?;
 //! let epoch = &outcome.state.history[0];
 //! println!("loss {:.3}, accuracy {:.3}", epoch.metrics["loss"], epoch.metrics["val_acc"]);
 //! assert_eq!((epoch.epoch, outcome.state.step), (1, 8));
-//! # Ok::<(), train::Error>(())
+//! # Ok::<(), towers_train::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -31,29 +31,29 @@ mod process;
 mod resume;
 mod run;
 
-#[cfg(feature = "mpi")]
-use ::mpi;
-pub use callbacks::Observer;
-pub use config::{Config, recipe};
 #[doc(hidden)]
 pub use data::fingerprint;
 pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use mpi::end_failed_job;
 pub use process::Process;
-pub use program::Device;
 pub use resume::Resume;
 #[doc(hidden)]
 pub use run::median;
 pub use run::{End, Meter, Outcome, StepOptions, StopFlag, Totals, Training, gradients, train_step, update};
+pub use towers_callbacks::Observer;
+pub use towers_config::{Config, recipe};
+#[cfg(feature = "mpi")]
+use towers_mpi as mpi;
+pub use towers_program::Device;
 
 /// The callbacks of a run.
-pub use callbacks;
+pub use towers_callbacks as callbacks;
 /// The data sets' crate, for callers with their own data.
-pub use cifar;
+pub use towers_cifar as cifar;
 /// The configuration of a run.
-pub use config;
-pub use rendezvous;
+pub use towers_config as config;
+pub use towers_rendezvous as rendezvous;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -2,11 +2,11 @@
 
 use crate::mpi::Mpi;
 use crate::{Error, Result};
-use config::Devices;
-use parallel::Replica;
-use program::{Device, Precision};
-use rendezvous::{Agreement, ProcessGroup};
 use std::time::Duration;
+use towers_config::Devices;
+use towers_parallel::Replica;
+use towers_program::{Device, Precision};
+use towers_rendezvous::{Agreement, ProcessGroup};
 
 const WHY: &str = "this program was built without GPUs; build it with the feature `cuda` of towers-train";
 

@@ -1,12 +1,12 @@
 //! In place of the crate `mpi`, in a build without the feature `mpi`: it joins no processes.
 
 use crate::{Error, Result};
-use parallel::Replica;
-use program::Device;
-use rendezvous::Agreement;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
+use towers_parallel::Replica;
+use towers_program::Device;
+use towers_rendezvous::Agreement;
 
 /// There is none.
 pub(crate) struct Mpi(Infallible);

@@ -1,15 +1,15 @@
 use crate::data::compare;
 use crate::{Config, Error, Result, fingerprint};
-use augment::ImageDataGenerator;
-use callbacks::SAVED;
-use callbacks::{CHECKPOINTS, TrainState};
-use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
-use config::Saved;
-use dataset::Dataset;
-use options::{Message, message};
 use std::fs;
 use std::path::{Path, PathBuf};
-use trained::Input;
+use towers_augment::ImageDataGenerator;
+use towers_callbacks::SAVED;
+use towers_callbacks::{CHECKPOINTS, TrainState};
+use towers_checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
+use towers_config::Saved;
+use towers_dataset::Dataset;
+use towers_options::{Message, message};
+use towers_trained::Input;
 
 /// A checkpoint to resume from.
 pub struct Resume {
@@ -30,14 +30,14 @@ impl Resume {
     /// The newest valid checkpoint of the run directory `run`.
     ///
     /// # Errors
-    /// [`config::Error::Run`] if there is none.
+    /// [`towers_config::Error::Run`] if there is none.
     pub fn newest(run: &Path) -> Result<Self> {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
             let around = run.ancestors().skip(1).find(|above| above.join(CHECKPOINTS).is_dir());
             let reason: Message = match around.filter(|_| run.exists()) {
                 Some(around) => {
-                    let around = callbacks::shell_word(&around.to_string_lossy());
+                    let around = towers_callbacks::shell_word(&around.to_string_lossy());
                     message!("this is inside of a run's folder; name that: ", ["resume"], " {around}")
                 }
                 None if run.join("config.json").is_file() => {
@@ -60,7 +60,7 @@ impl Resume {
     /// The checkpoint `name` of the run directory `run`.
     ///
     /// # Errors
-    /// [`config::Error::File`] if it is not there, or can't be read.
+    /// [`towers_config::Error::File`] if it is not there, or can't be read.
     pub fn checkpoint(run: &Path, name: &str) -> Result<Self> {
         Ok(Store::open(run.join(CHECKPOINTS))?.load::<Saved>(name)?.into())
     }
@@ -68,7 +68,7 @@ impl Resume {
     /// As [`newest`](Resume::newest); `None` if the run has no checkpoint at all.
     ///
     /// # Errors
-    /// [`config::Error::Run`] if there are checkpoints, but none that can be read.
+    /// [`towers_config::Error::Run`] if there are checkpoints, but none that can be read.
     pub fn newest_if_any(run: &Path) -> Result<Option<Self>> {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
@@ -83,10 +83,10 @@ impl Resume {
         Self::newest(run).map(Some)
     }
 
-    /// The state of a run in a `file` of [`ModelCheckpoint`](callbacks::ModelCheckpoint).
+    /// The state of a run in a `file` of [`ModelCheckpoint`](towers_callbacks::ModelCheckpoint).
     ///
     /// # Errors
-    /// [`config::Error::File`] if it can't be read; [`config::Error::Run`] if it holds only weights.
+    /// [`towers_config::Error::File`] if it can't be read; [`towers_config::Error::Run`] if it holds only weights.
     pub fn read(file: &Path) -> Result<Self> {
         let mut tensors = load_tensors(file)?;
         let refuse = |reason: Message| Error::run(file, reason);
@@ -125,7 +125,7 @@ impl Resume {
 
     /// The preprocessing of pixels with its measurements, and the standardization after it.
     pub(crate) fn preprocessing(&self) -> Result<(Input, ImageDataGenerator)> {
-        Ok(trained::described_preprocessing(&self.path, &self.tensors)?)
+        Ok(towers_trained::described_preprocessing(&self.path, &self.tensors)?)
     }
 
     /// The state of a run in memory.
@@ -142,7 +142,7 @@ impl Resume {
 
     /// The values of a tensor of this name and shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<&[f32]> {
-        Ok(trained::values(&self.tensors, &self.path, name, shape)?)
+        Ok(towers_trained::values(&self.tensors, &self.path, name, shape)?)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Names of classes from a file.
 
 use crate::{Error, Result};
-use dataset::Dataset;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use towers_dataset::Dataset;
 
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 8 << 20;
@@ -11,14 +11,14 @@ const LONGEST: u64 = 8 << 20;
 /// Names of classes, by label, from a text with one a line, or from a JSON file such as Keras' `imagenet_class_index.json`.
 ///
 /// ```
-/// use trained::ClassNames;
+/// use towers_trained::ClassNames;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let file = folder.path().join("imagenet_class_index.json");
 /// std::fs::write(&file, r#"{"0": ["n01440764", "tench"], "1": ["n01443537", "goldfish"]}"#)?;
 /// let names = ClassNames::read(&file)?;
 /// assert_eq!(names.names(), ["tench", "goldfish"]);
-/// let mut pets = cifar::synthetic(1, 20, 10);
+/// let mut pets = towers_cifar::synthetic(1, 20, 10);
 /// pets.classes = vec!["n01443537".to_owned()];
 /// names.apply_to(&mut pets)?;
 /// assert_eq!(pets.classes, ["goldfish"]);
@@ -39,14 +39,14 @@ impl ClassNames {
     /// [`Error::Run`] if it can't be read, has no names, or has an empty one.
     pub fn read(path: &Path) -> Result<Self> {
         let refuse = |reason: String| Error::run(path, reason);
-        let about = std::fs::metadata(path).map_err(files::Error::io("read", path))?;
+        let about = std::fs::metadata(path).map_err(towers_files::Error::io("read", path))?;
         if !about.is_file() || about.len() > LONGEST {
             return Err(refuse(
                 "it is no file of class names: one name a line, or Keras' imagenet_class_index.json"
                     .to_owned(),
             ));
         }
-        let text = std::fs::read_to_string(path).map_err(files::Error::io("read", path))?;
+        let text = std::fs::read_to_string(path).map_err(towers_files::Error::io("read", path))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let listed = match text.trim_start().starts_with(['{', '[']) {
             true => of_json(text),
@@ -195,7 +195,7 @@ mod tests {
     fn names_are_those_of_a_data_set() {
         let names = read("cat\ndog\ncow").unwrap();
         let with = |classes: &[&str], names: &ClassNames| {
-            let mut data = cifar::synthetic(1, 20, 10);
+            let mut data = towers_cifar::synthetic(1, 20, 10);
             data.classes = classes.iter().map(|&class| class.to_owned()).collect();
             names.apply_to(&mut data).map(|()| data.classes.join(" ")).map_err(|error| error.to_string())
         };

@@ -1,9 +1,9 @@
 use crate::tensors::values;
 use crate::{Error, ImageSize, Input, Resizing, Result, Trained};
-use augment::{Draws, Pipeline, Scratch, TestTime};
-use layers::{Mode, Network};
-use program::{Device, View};
 use std::path::Path;
+use towers_augment::{Draws, Pipeline, Scratch, TestTime};
+use towers_layers::{Mode, Network};
+use towers_program::{Device, View};
 
 /// A trained network, ready to classify pictures.
 pub struct Classifier {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The channels of a run's images, by Keras' names.
 ///
 /// ```
-/// use trained::ColorMode;
+/// use towers_trained::ColorMode;
 ///
 /// assert_eq!((ColorMode::Grayscale.channels(), ColorMode::of(3)), (1, Some(ColorMode::Rgb)));
 /// assert_eq!(ColorMode::Grayscale.to_string(), "grayscale");
@@ -26,7 +26,7 @@ impl ColorMode {
     /// The channels of an image: 3 or 1.
     pub fn channels(self) -> usize {
         match self {
-            ColorMode::Rgb => dataset::CHANNELS,
+            ColorMode::Rgb => towers_dataset::CHANNELS,
             ColorMode::Grayscale => 1,
         }
     }

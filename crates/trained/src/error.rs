@@ -1,6 +1,6 @@
-use options::Message;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use towers_options::Message;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub enum Error {
     /// An option, or something about the data, with a value that makes no sense.
     #[error(transparent)]
-    Option(#[from] options::Error),
+    Option(#[from] towers_options::Error),
     /// A run directory or model file that is incomplete or wrong.
     #[error("{}: {reason}", path.display())]
     Run {
@@ -22,28 +22,28 @@ pub enum Error {
     },
     /// Pictures can't be decoded.
     #[error(transparent)]
-    Data(#[from] dataset::Error),
+    Data(#[from] towers_dataset::Error),
     /// The augmentation's options don't fit.
     #[error(transparent)]
-    Augment(#[from] augment::Error),
+    Augment(#[from] towers_augment::Error),
     /// The network can't be built or run.
     #[error(transparent)]
-    Network(#[from] layers::Error),
+    Network(#[from] towers_layers::Error),
     /// A file can't be written or read.
     #[error(transparent)]
-    File(#[from] checkpoint::Error),
+    File(#[from] towers_checkpoint::Error),
     /// Weights of another program don't fit, or a network can't be written for one.
     #[error(transparent)]
-    Interchange(#[from] interchange::Error),
+    Interchange(#[from] towers_interchange::Error),
     /// A device failed.
     #[error(transparent)]
-    Tensor(#[from] program::Error),
+    Tensor(#[from] towers_program::Error),
 }
 
 impl Error {
     /// An [`Error::Option`] for a key.
     pub(crate) fn option(key: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
-        options::Error::value(key, value, accepted).into()
+        towers_options::Error::value(key, value, accepted).into()
     }
 
     /// An [`Error::Run`] about this file or folder.
@@ -53,13 +53,16 @@ impl Error {
 
     /// An [`Error::Option`] for something that is no option.
     pub(crate) fn about(what: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
-        options::Error::about(what, value, accepted).into()
+        towers_options::Error::about(what, value, accepted).into()
     }
 
-    /// An [`Error::Option`] for a name that none of [`models::NAMES`] has. `or` names what else is accepted.
+    /// An [`Error::Option`] for a name that none of [`towers_models::NAMES`] has. `or` names what else is accepted.
     pub fn unknown_network(key: &'static str, name: &str, or: &str) -> Error {
-        let accepted =
-            format!("one of {}{or}{}", models::NAMES.join(", "), options::hint(name, models::NAMES));
+        let accepted = format!(
+            "one of {}{or}{}",
+            towers_models::NAMES.join(", "),
+            towers_options::hint(name, towers_models::NAMES)
+        );
         Error::option(key, format_args!("`{name}`"), accepted)
     }
 
@@ -73,8 +76,8 @@ impl Error {
     }
 }
 
-impl From<files::Error> for Error {
-    fn from(error: files::Error) -> Self {
-        checkpoint::Error::from(error).into()
+impl From<towers_files::Error> for Error {
+    fn from(error: towers_files::Error) -> Self {
+        towers_checkpoint::Error::from(error).into()
     }
 }

@@ -1,8 +1,8 @@
 use crate::task::check_labels;
 use crate::{Classifier, ColorMode, Error, ImageSize, Result, classify_batches};
-use dataset::{Dataset, ValidationFrom};
-use metrics::{Tally, Values};
 use std::slice;
+use towers_dataset::{Dataset, ValidationFrom};
+use towers_metrics::{Tally, Values};
 
 /// How well a classifier does on labelled pictures.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Evaluation {
     pub loss: f64,
     /// The share that was classified correctly.
     pub acc: f64,
-    /// All [metrics](metrics::names) that are defined for so many classes.
+    /// All [metrics](towers_metrics::names) that are defined for so many classes.
     pub metrics: Values,
     /// How often a picture of the row's class was taken for the column's.
     pub confusion: Vec<Vec<u64>>,
@@ -61,7 +61,7 @@ impl Evaluation {
     /// Precision, recall and F1 score of each class.
     ///
     /// ```
-    /// let mut evaluation = trained::Evaluation::default();
+    /// let mut evaluation = towers_trained::Evaluation::default();
     /// evaluation.confusion = vec![vec![3, 1], vec![2, 4]];
     /// let scores = evaluation.class_scores();
     /// assert_eq!((scores[0].precision, scores[0].recall, scores[0].f1), (0.6, 0.75, 2.0 / 3.0));
@@ -85,13 +85,13 @@ impl Evaluation {
 /// first; `None` if that is not known, since of class folders so many were read of each class.
 ///
 /// ```
-/// let data = cifar::synthetic(1, 20, 10);
-/// assert_eq!(trained::measured_on(&data, Some(10)), "the 10 test images of synthetic");
-/// assert_eq!(trained::measured_on(&data, Some(3000)), "the first 10 of 3,000 test images of synthetic");
-/// assert_eq!(trained::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
+/// let data = towers_cifar::synthetic(1, 20, 10);
+/// assert_eq!(towers_trained::measured_on(&data, Some(10)), "the 10 test images of synthetic");
+/// assert_eq!(towers_trained::measured_on(&data, Some(3000)), "the first 10 of 3,000 test images of synthetic");
+/// assert_eq!(towers_trained::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
 /// ```
 ///
-/// A folder that is [measured as a whole](dataset::ValidationFrom::Whole) is named as such.
+/// A folder that is [measured as a whole](towers_dataset::ValidationFrom::Whole) is named as such.
 pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
     let (samples, kind, name) = (thousands(data.test.len()), split_name(data), &data.name);
     match all {
@@ -108,7 +108,7 @@ pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
 /// A number with commas between its thousands: `10,000`.
 ///
 /// ```
-/// assert_eq!([7, 999, 1000, 1_234_567].map(trained::thousands), ["7", "999", "1,000", "1,234,567"]);
+/// assert_eq!([7, 999, 1000, 1_234_567].map(towers_trained::thousands), ["7", "999", "1,000", "1,234,567"]);
 /// ```
 pub fn thousands(number: usize) -> String {
     match number {
@@ -120,7 +120,7 @@ pub fn thousands(number: usize) -> String {
 /// `test`, or `validation` where there are no other images to test on.
 ///
 /// ```
-/// assert_eq!(trained::split_name(&cifar::synthetic(1, 20, 10)), "test");
+/// assert_eq!(towers_trained::split_name(&towers_cifar::synthetic(1, 20, 10)), "test");
 /// ```
 pub fn split_name(data: &Dataset) -> &'static str {
     if data.tests_on_validation() { "validation" } else { "test" }
@@ -237,8 +237,8 @@ fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
 /// Names in a sentence: at most twenty of them, and the number of the others.
 ///
 /// ```
-/// assert_eq!(trained::listed(&["cat", "dog"]), "cat, dog");
-/// assert!(trained::listed(&["x"; 30]).ends_with("x, x and 10 more"));
+/// assert_eq!(towers_trained::listed(&["cat", "dog"]), "cat, dog");
+/// assert!(towers_trained::listed(&["x"; 30]).ends_with("x, x and 10 more"));
 /// ```
 pub fn listed(names: &[impl AsRef<str>]) -> String {
     const MOST: usize = 20;

@@ -3,10 +3,10 @@
 use crate::input::EPSILON;
 use crate::reversed::reversed;
 use crate::{Error, Result, Trained};
-use augment::{ImageDataGenerator, Mean, parts::Preprocess};
-use checkpoint::{Tensors, load_tensors, save_tensors};
-use interchange::{Pixels, Source, pytorch};
 use std::path::{Path, PathBuf};
+use towers_augment::{ImageDataGenerator, Mean, parts::Preprocess};
+use towers_checkpoint::{Tensors, load_tensors, save_tensors};
+use towers_interchange::{Pixels, Source, pytorch};
 
 /// What a network is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +24,13 @@ impl Format {
     /// The format that a file's ending stands for. A PyTorch module is imported, so its name must be one in Python.
     ///
     /// ```
-    /// use trained::Format;
+    /// use towers_trained::Format;
     ///
     /// assert_eq!(Format::of("net.onnx".as_ref())?, Format::Onnx);
     /// assert!(Format::of("net.h5".as_ref()).is_err());
     /// let error = Format::of("my-net.py".as_ref()).unwrap_err().to_string();
     /// assert!(error.ends_with("a name that Python can import, such as my_net.py"), "{error}");
-    /// # Ok::<(), trained::Error>(())
+    /// # Ok::<(), towers_trained::Error>(())
     /// ```
     ///
     /// # Errors
@@ -91,7 +91,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     }
     #[cfg(feature = "onnx")]
     if format == Format::Onnx {
-        interchange::onnx::save(output, &source)?;
+        towers_interchange::onnx::save(output, &source)?;
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");
@@ -107,13 +107,13 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let module = pytorch::module(&source, &name)?;
     save(&weights, &pytorch::state_dict(&source)?)?;
-    files::write_output(output, module.as_bytes())?;
+    towers_files::write_output(output, module.as_bytes())?;
     Ok(vec![output.to_owned(), weights])
 }
 
 fn save(file: &Path, tensors: &Tensors) -> Result<()> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(files::Error::io("create", folder))?;
+        std::fs::create_dir_all(folder).map_err(towers_files::Error::io("create", folder))?;
     }
     Ok(save_tensors(file, tensors, tensors.metadata())?)
 }
@@ -168,12 +168,12 @@ pub(crate) fn pixels(path: &Path, options: &ImageDataGenerator, image: [usize; 3
 mod tests {
     use super::*;
     use crate::Input;
-    use augment::{Draws, Scratch};
+    use towers_augment::{Draws, Scratch};
 
     /// One factor and one summand equal the pipeline, for every standardization that they can express.
     #[test]
     fn pixels_are_the_pipeline() {
-        let data = cifar::synthetic(3, 20, 2);
+        let data = towers_cifar::synthetic(3, 20, 2);
         let image = data.test.shape();
         let len: usize = image.iter().product();
         let picture = &data.test.images.as_slice().unwrap()[..len];
@@ -218,7 +218,7 @@ mod tests {
         let trained = Trained {
             path: "model".into(),
             network: "mine".into(),
-            architecture: models::Architecture::default(),
+            architecture: towers_models::Architecture::default(),
             classes: vec!["a".into(), "b".into()],
             named: true,
             dataset: "synthetic".into(),

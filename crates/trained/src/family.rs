@@ -30,7 +30,7 @@ impl Preprocessing {
     /// names that are not those of `keras.applications`.
     ///
     /// ```
-    /// use trained::Preprocessing;
+    /// use towers_trained::Preprocessing;
     ///
     /// let (preprocessing, why) = Preprocessing::of_family(["model_1", "resnet50"]).unwrap();
     /// assert_eq!((preprocessing, why.as_str()), (Preprocessing::Caffe, "as keras.applications prepares pixels for its resnet50"));

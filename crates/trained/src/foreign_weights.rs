@@ -4,15 +4,15 @@ use crate::image_size::SIDES;
 use crate::model_file::single;
 use crate::pixels::{Measured, of_pixels, plain};
 use crate::{ColorMode, Error, ImageSize, Input, Preprocessing, Resizing, Result, Trained};
-use checkpoint::Tensors;
-use cifar::{Kind, class_names};
-use dataset::{CHANNELS, Dataset};
-use interchange::pytorch::{Named, TorchWeights};
-use interchange::{Imported, WeightsFile};
-use layers::Step;
-use models::Architecture;
-use options::{Message, message};
 use std::path::{Path, PathBuf};
+use towers_checkpoint::Tensors;
+use towers_cifar::{Kind, class_names};
+use towers_dataset::{CHANNELS, Dataset};
+use towers_interchange::pytorch::{Named, TorchWeights};
+use towers_interchange::{Imported, WeightsFile};
+use towers_layers::Step;
+use towers_models::Architecture;
+use towers_options::{Message, message};
 
 /// The classes of ImageNet.
 const IMAGENET: usize = 1000;
@@ -22,7 +22,7 @@ const IMAGENET: usize = 1000;
 pub struct Assumed {
     /// The file of Keras with the weights, for a model that is the text of `model.to_json`.
     pub weights: Option<PathBuf>,
-    /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
+    /// The network, one of [`towers_models::NAMES`]; by default the one that the weights fit.
     pub network: Option<String>,
     /// Height and width of its images; by default those in the file or, for weights alone, 32x32.
     pub image_size: Option<ImageSize>,
@@ -70,7 +70,7 @@ impl Assumed {
 ///
 /// ```no_run
 /// use std::path::Path;
-/// use trained::{Assumed, Error, ForeignWeights, Preprocessing};
+/// use towers_trained::{Assumed, Error, ForeignWeights, Preprocessing};
 ///
 /// let path = Path::new("small_cnn.keras");
 /// let weights = ForeignWeights::keras(path, None)?;
@@ -96,8 +96,8 @@ impl ForeignWeights {
     pub fn keras(path: &Path, layers: Option<&Path>) -> Result<Self> {
         #[cfg(feature = "keras")]
         return Ok(match layers {
-            Some(layers) => Self::new(interchange::keras::KerasWeights::read_for(layers, path)?),
-            None => Self::new(interchange::keras::KerasWeights::read(path)?),
+            Some(layers) => Self::new(towers_interchange::keras::KerasWeights::read_for(layers, path)?),
+            None => Self::new(towers_interchange::keras::KerasWeights::read(path)?),
         });
         #[cfg(not(feature = "keras"))]
         return Err(without("keras", layers.unwrap_or(path)));
@@ -117,7 +117,7 @@ impl ForeignWeights {
     /// [`Error::Interchange`] for a file that can't be read; [`Error::Run`] without the feature `onnx`.
     pub fn onnx(path: &Path) -> Result<Self> {
         #[cfg(feature = "onnx")]
-        return Ok(Self::new(interchange::onnx::OnnxNetwork::read(path)?));
+        return Ok(Self::new(towers_interchange::onnx::OnnxNetwork::read(path)?));
         #[cfg(not(feature = "onnx"))]
         return Err(without("onnx", path));
     }
@@ -351,7 +351,7 @@ impl ForeignWeights {
             let accepted = format!("left out with {}: it has the layers of its network", path.display());
             return Err(Error::option("network", format!("`{network}`"), accepted));
         }
-        let refuse = |error: layers::Error| Error::run(path, error.to_string());
+        let refuse = |error: towers_layers::Error| Error::run(path, error.to_string());
         let Imported { name, architecture, classes, .. } = described.clone();
         several(path, classes.unwrap_or(2))?;
         let sigmoid = architecture.ends_in_sigmoid();
@@ -361,7 +361,8 @@ impl ForeignWeights {
         let outputs = model.graph().shape(model.logits()).per_sample();
         let classes = if sigmoid { model.classes() } else { several(path, outputs)? };
         let tensors = self.assign(&model.steps())?;
-        let like = models::NAMES.into_iter().find(|name| self.fits(name, image, classes)).map(str::to_owned);
+        let like =
+            towers_models::NAMES.into_iter().find(|name| self.fits(name, image, classes)).map(str::to_owned);
         Ok(Fit { network: name, architecture, classes, like, tensors })
     }
 
@@ -370,17 +371,17 @@ impl ForeignWeights {
         let refuse = |reason: Message| Error::run(path, reason);
         let classes = self.checked_classes(path)?;
         let fit = |name: &str| -> Result<Option<Fit>> {
-            let Some(model) = models::by_name_for(name, image, classes) else { return Ok(None) };
+            let Some(model) = towers_models::by_name_for(name, image, classes) else { return Ok(None) };
             let (network, architecture) = (name.to_owned(), Architecture::default());
             let tensors = self.assign(&model?.steps())?;
             Ok(Some(Fit { like: Some(network.clone()), network, architecture, classes, tensors }))
         };
         if let Some(wanted) = &assumed.network {
-            let built_in = models::built_in(wanted).unwrap_or(wanted);
+            let built_in = towers_models::built_in(wanted).unwrap_or(wanted);
             return fit(built_in)?.ok_or_else(|| Error::unknown_network("network", wanted, ""));
         }
         // One that fits by its shapes may lack an order of its layers, which is told.
-        let tried = models::NAMES.into_iter().find_map(|name| match fit(name) {
+        let tried = towers_models::NAMES.into_iter().find_map(|name| match fit(name) {
             Ok(fit) => fit.map(Ok),
             Err(error) => self.fits(name, image, classes).then_some(Err(error)),
         });
@@ -389,13 +390,13 @@ impl ForeignWeights {
 
     /// Whether the weights have the kinds and shapes of those of a built-in network.
     fn fits(&self, network: &str, image: [usize; 3], classes: usize) -> bool {
-        let model = models::by_name_for(network, image, classes);
+        let model = towers_models::by_name_for(network, image, classes);
         model.is_some_and(|model| model.is_ok_and(|model| self.0.fits(&model.steps())))
     }
 
     /// That no built-in network has these weights, and what to do.
     fn unfit(&self, image: [usize; 3]) -> Message {
-        let (names, size) = (models::NAMES.join(", "), ImageSize::of(image));
+        let (names, size) = (towers_models::NAMES.join(", "), ImageSize::of(image));
         let why = match self.0.way_in() {
             Some(way_in) => format!("if they are not of towers export, {way_in}").into(),
             None => message!(

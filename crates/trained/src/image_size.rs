@@ -11,13 +11,13 @@ pub(crate) const SIDES: core::ops::RangeInclusive<usize> = 8..=1024;
 /// As text it is `N` for squares or `HxW`, the height first; in files a number or such a text.
 ///
 /// ```
-/// use trained::ImageSize;
+/// use towers_trained::ImageSize;
 ///
 /// let size: ImageSize = "48x40".parse()?;
 /// assert_eq!((size.height, size.width, size.shape(1)), (48, 40, [48, 40, 1]));
 /// assert_eq!("64".parse::<ImageSize>()?.to_string(), "64x64");
 /// assert!("4".parse::<ImageSize>().is_err());
-/// # Ok::<(), trained::Error>(())
+/// # Ok::<(), towers_trained::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSize {
@@ -61,7 +61,7 @@ fn refused(value: impl fmt::Display) -> Error {
 
 impl Default for ImageSize {
     fn default() -> Self {
-        ImageSize { height: cifar::SIDE, width: cifar::SIDE }
+        ImageSize { height: towers_cifar::SIDE, width: towers_cifar::SIDE }
     }
 }
 

@@ -1,7 +1,7 @@
 use crate::{Error, Result};
-use augment::{ImageDataGenerator, Mean, Pipeline, engine::PixelSums};
-use dataset::Split;
 use serde::{Deserialize, Serialize};
+use towers_augment::{ImageDataGenerator, Mean, Pipeline, engine::PixelSums};
+use towers_dataset::Split;
 
 /// What Keras adds to a standard deviation before it divides by it.
 pub(crate) const EPSILON: f64 = 1e-6;
@@ -36,7 +36,7 @@ impl Preprocessing {
     /// Refuses images of other channels than it has numbers for.
     ///
     /// ```
-    /// use trained::Preprocessing;
+    /// use towers_trained::Preprocessing;
     ///
     /// assert!(Preprocessing::Tf.check([28, 28, 1]).is_ok() && Preprocessing::Caffe.check([28, 28, 3]).is_ok());
     /// let error = Preprocessing::Caffe.check([28, 28, 1]).unwrap_err().to_string();
@@ -182,12 +182,12 @@ impl Input {
 /// [`Input::fit`] for training images that are seen some at a time.
 ///
 /// ```
-/// use trained::{Input, InputFit, Preprocessing};
+/// use towers_trained::{Input, InputFit, Preprocessing};
 ///
 /// let mut fit = InputFit::new(Preprocessing::Standardize, [1, 2, 3]);
 /// fit.add(&[0, 0, 0, 10, 10, 10]);
 /// assert_eq!(fit.input()?, Input::Standardize { mean: vec![5.0; 3], std: 5.0 });
-/// # Ok::<(), trained::Error>(())
+/// # Ok::<(), towers_trained::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct InputFit(Sums);
@@ -223,7 +223,7 @@ impl InputFit {
     ///
     /// # Errors
     /// If they can't be decoded, and those of `seen`.
-    pub fn add_all<E: From<dataset::Error>>(
+    pub fn add_all<E: From<towers_dataset::Error>>(
         &mut self,
         split: &Split,
         mut seen: impl FnMut(&[u8]) -> Result<(), E>,
@@ -249,7 +249,7 @@ impl InputFit {
                 other => Err(Error::about("the mean", format!("{other:?}"), "one number a pixel")),
             },
             Sums::Values(ValueSums { count: 0, .. }) => {
-                Err(augment::Error::EmptySet { op: "standardize" }.into())
+                Err(towers_augment::Error::EmptySet { op: "standardize" }.into())
             }
             Sums::Values(sums) => Ok(sums.input()),
         }
@@ -257,7 +257,7 @@ impl InputFit {
 }
 
 /// Numbers that are added up together: whole pixels of 1 or 3 channels, and a few registers.
-const LANES: usize = 16 * dataset::CHANNELS;
+const LANES: usize = 16 * towers_dataset::CHANNELS;
 /// So many squares of bytes add up to less than 2^32.
 const ROWS: usize = 1 << 16;
 

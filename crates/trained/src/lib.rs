@@ -5,16 +5,16 @@
 //! and ONNX. The crate knows nothing of training.
 //!
 //! ```
-//! use layers::Mode;
-//! use trained::{Classifier, Description, Input, Trained, evaluate};
+//! use towers_layers::Mode;
+//! use towers_trained::{Classifier, Description, Input, Trained, evaluate};
 //!
 //! // A network that has learnt nothing.
-//! let device = tensor_cpu::device(1);
-//! let mut network = models::small_cnn(10)?.build(&device, 1, Mode::Inference)?;
+//! let device = towers_tensor_cpu::device(1);
+//! let mut network = towers_models::small_cnn(10)?.build(&device, 1, Mode::Inference)?;
 //! network.init(1)?;
-//! let tensors = interchange::tensors(&network)?;
+//! let tensors = towers_interchange::tensors(&network)?;
 //!
-//! let data = cifar::synthetic(1, 10, 20);
+//! let data = towers_cifar::synthetic(1, 10, 20);
 //! let about = Description::new("small_cnn", data.test.shape(), &data.classes).input(&Input::DivideBy255);
 //! let mut classifier = Classifier::new(&Trained::new("memory", &about, tensors), &device, 20)?;
 //! let evaluation = evaluate(&mut classifier, &data, |_, _| {})?;
@@ -55,12 +55,12 @@ pub use export::{Format, export};
 pub use foreign_weights::{Assumed, ForeignWeights};
 pub use image_size::ImageSize;
 pub use input::{Input, InputFit, Preprocessing};
-pub use interchange::pytorch::names_classes;
 pub use model_file::{Description, MODEL_FILE, Trained, described_preprocessing};
 pub use replicas::classify_batches;
 pub use resizing::Resizing;
 pub use task::{Task, check_labels};
 pub use tensors::{AVERAGE, LOSS_SCALE, OPTIMIZER_STEPS, values};
+pub use towers_interchange::pytorch::names_classes;
 pub use weights::{Weights, head_of};
 
 /// Compiles the example of the README.

@@ -1,14 +1,14 @@
 use crate::standardization;
 use crate::tensors::{finite_values, is_training_state, parameter};
 use crate::{ClassNames, ColorMode, Error, ImageSize, Input, Preprocessing, Resizing, Result, Task};
-use augment::ImageDataGenerator;
-use checkpoint::{Tensors, load_tensors};
-use interchange::{Imported, pytorch};
-use models::{Architecture, LayerSpec, Model};
-use options::{Message, message};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use towers_augment::ImageDataGenerator;
+use towers_checkpoint::{Tensors, load_tensors};
+use towers_interchange::{Imported, pytorch};
+use towers_models::{Architecture, LayerSpec, Model};
+use towers_options::{Message, message};
 
 /// The tensor of a model file with the mean that is subtracted from every picture.
 const MEAN: &str = "input/mean";
@@ -55,7 +55,7 @@ const MOST_CLASSES: usize = 65_536;
 pub struct Trained {
     /// Where it came from.
     pub path: PathBuf,
-    /// The network's name: one of [`models::NAMES`], or the name of a custom network.
+    /// The network's name: one of [`towers_models::NAMES`], or the name of a custom network.
     pub network: String,
     /// The layers of a custom network, if the file has them.
     pub(crate) architecture: Architecture,
@@ -115,7 +115,9 @@ impl Trained {
         }
         let is_called_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("safetensors"));
         let tensors = load_tensors(&file).map_err(|error| match error {
-            checkpoint::Error::Format { .. } | checkpoint::Error::Damaged { .. } if !is_called_so => {
+            towers_checkpoint::Error::Format { .. } | towers_checkpoint::Error::Damaged { .. }
+                if !is_called_so =>
+            {
                 refuse(NO_MODEL)
             }
             error => error.into(),
@@ -179,10 +181,10 @@ impl Trained {
     /// A network whose parameters are among `tensors`, under the names of its slots; `path` is where they came from.
     ///
     /// ```
-    /// # use trained::{Description, Input, Trained};
+    /// # use towers_trained::{Description, Input, Trained};
     /// let classes = ["cat".to_owned(), "dog".to_owned()];
     /// let about = Description::new("small_cnn", [32, 32, 3], &classes).input(&Input::DivideBy255);
-    /// let trained = Trained::new("memory", &about, checkpoint::Tensors::new());
+    /// let trained = Trained::new("memory", &about, towers_checkpoint::Tensors::new());
     /// let error = trained.model().unwrap_err().to_string();
     /// assert_eq!(error, "memory: there is no tensor `conv2d/kernel`");
     /// ```
@@ -251,13 +253,13 @@ impl Trained {
     /// can be [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
     ///
     /// ```
-    /// # use checkpoint::{Tensors, save_tensors};
-    /// # use layers::{Dense, Flatten, Graph};
-    /// # use models::Model;
-    /// # use trained::{Classifier, Description, Input, Trained};
+    /// # use towers_checkpoint::{Tensors, save_tensors};
+    /// # use towers_layers::{Dense, Flatten, Graph};
+    /// # use towers_models::Model;
+    /// # use towers_trained::{Classifier, Description, Input, Trained};
     /// # let folder = tempfile::tempdir()?;
     /// # let file = &folder.path().join("model.safetensors");
-    /// fn mine(classes: usize) -> layers::Result<Model> {
+    /// fn mine(classes: usize) -> towers_layers::Result<Model> {
     ///     let mut graph = Graph::new("mine", [32, 32, 3]);
     ///     let x = graph.add(Flatten, graph.input())?;
     ///     let logits = graph.add(Dense::new(classes), x)?;
@@ -271,9 +273,9 @@ impl Trained {
     /// # Description::new("mine", [32, 32, 3], &classes).input(&Input::DivideBy255).add_to(&mut tensors)?;
     /// # save_tensors(file, &tensors, tensors.metadata())?;
     /// let trained = Trained::read(file)?.with_model(mine(2)?)?;
-    /// let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 1)?;
+    /// let mut classifier = Classifier::new(&trained, &towers_tensor_cpu::device(1), 1)?;
     /// assert_eq!(classifier.classify(&[0; 32 * 32 * 3])?.len(), 1);
-    /// let error = Trained::read(file)?.with_model(models::small_cnn(2)?).unwrap_err().to_string();
+    /// let error = Trained::read(file)?.with_model(towers_models::small_cnn(2)?).unwrap_err().to_string();
     /// assert!(error.contains("the given one has `conv2d/kernel`, which the file has not"), "{error}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -364,13 +366,13 @@ impl Trained {
             return Err(refuse("it must have between 2 and 65536 classes"));
         }
         let unknown = || {
-            let (network, names) = (&self.network, models::NAMES.join(", "));
+            let (network, names) = (&self.network, towers_models::NAMES.join(", "));
             refuse(&format!(
                 "its network `{network}` is not one of the built-in ones ({names}); one of your own is opened from Rust, by \
                  `Trained::with_model`"
             ))
         };
-        let model = models::by_name_for(&self.network, self.image, self.classes.len());
+        let model = towers_models::by_name_for(&self.network, self.image, self.classes.len());
         Ok(model.ok_or_else(unknown)??)
     }
 
@@ -417,19 +419,19 @@ pub(crate) fn surplus<'t>(tensors: &'t Tensors, names: &HashSet<String>) -> Opti
 /// What inference needs beside the parameters.
 ///
 /// ```
-/// use checkpoint::Tensors;
-/// use trained::{Description, Input};
+/// use towers_checkpoint::Tensors;
+/// use towers_trained::{Description, Input};
 ///
 /// let mut tensors = Tensors::new();
 /// let classes = ["cat".to_owned(), "dog".to_owned()];
 /// let about = Description::new("small_cnn", [32, 32, 3], &classes).dataset("pets");
 /// about.input(&Input::DivideBy255).add_to(&mut tensors)?;
 /// assert_eq!(tensors.metadata()["towers.classes"], r#"["cat","dog"]"#);
-/// # Ok::<(), trained::Error>(())
+/// # Ok::<(), towers_trained::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
-    /// The network's name: one of [`models::NAMES`], or any other for a custom network.
+    /// The network's name: one of [`towers_models::NAMES`], or any other for a custom network.
     network: &'a str,
     /// The layers of a custom network, if they are known; none for a built-in one.
     layers: &'a [LayerSpec],
@@ -508,7 +510,7 @@ impl<'a> Description<'a> {
         ] {
             metadata.insert(key.to_owned(), value.to_owned());
         }
-        if channels != dataset::CHANNELS {
+        if channels != towers_dataset::CHANNELS {
             metadata.insert(CHANNELS.to_owned(), channels.to_string());
         }
         if !self.layers.is_empty() {
@@ -552,7 +554,7 @@ fn image_of(file: &Path, tensors: &Tensors) -> Result<[usize; 3]> {
     let refuse = |reason: &str| Error::run(file, reason.to_owned());
     let size = size.map_err(|_| refuse("the size of its images can't be read"))?;
     let channels = match tensors.metadata().get(CHANNELS) {
-        None => dataset::CHANNELS,
+        None => towers_dataset::CHANNELS,
         Some(text) => {
             let known = text.parse().ok().filter(|&channels| ColorMode::of(channels).is_some());
             known.ok_or_else(|| refuse("the number of channels of its images can't be read"))?
@@ -571,7 +573,7 @@ fn about(file: &Path, tensors: &Tensors, key: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layers::{Dense, Flatten, Graph};
+    use towers_layers::{Dense, Flatten, Graph};
 
     fn mine() -> Model {
         let mut graph = Graph::new("mine", [32, 32, 3]);
@@ -612,7 +614,7 @@ mod tests {
     /// NaN, infinities, negative variances and other shapes would give answers without a meaning.
     #[test]
     fn unsound_parameters_are_refused() {
-        let model = models::small_cnn(2).unwrap();
+        let model = towers_models::small_cnn(2).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let with = |name: &str, shape: &[usize], value: f32| {
             let mut tensors = Tensors::new();
@@ -627,7 +629,7 @@ mod tests {
                 }
             }
             let trained = Trained { network: "small_cnn".into(), tensors, ..trained(&[]) };
-            let device = tensor_cpu::device(1);
+            let device = towers_tensor_cpu::device(1);
             let told = [
                 crate::Classifier::new(&trained, &device, 1).err(),
                 crate::export(&trained, &folder.path().join("net.onnx")).err(),

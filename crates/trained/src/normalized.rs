@@ -1,7 +1,7 @@
 //! The preprocessing for a network that normalizes pixels by itself.
 
 use crate::Preprocessing;
-use models::{Architecture, Normalization};
+use towers_models::{Architecture, Normalization};
 
 /// A mean or a deviation above this is none of values from 0 to 1.
 const MOST_OF_UNIT: f64 = 1.5;
@@ -12,9 +12,9 @@ impl Preprocessing {
     /// networks.
     ///
     /// ```
-    /// use trained::Preprocessing;
+    /// use towers_trained::Preprocessing;
     ///
-    /// let network = |scale: f64, offset: f64| -> models::Architecture {
+    /// let network = |scale: f64, offset: f64| -> towers_models::Architecture {
     ///     let first = serde_json::json!([{"class": "Rescaling", "scale": scale, "offset": offset}]);
     ///     serde_json::from_value(first).expect("these are layers")
     /// };

@@ -2,8 +2,8 @@
 
 use crate::Input;
 use crate::input::EPSILON;
-use augment::{ImageDataGenerator, Mean};
-use interchange::Pixels;
+use towers_augment::{ImageDataGenerator, Mean};
+use towers_interchange::Pixels;
 
 /// The preprocessing, and the options of it and of the standardization after it.
 pub(crate) type Measured = (Input, ImageDataGenerator);
@@ -88,7 +88,7 @@ fn finite(values: impl Iterator<Item = f32>) -> Option<Vec<f32>> {
 mod tests {
     use super::*;
     use crate::Preprocessing;
-    use augment::{Draws, Scratch};
+    use towers_augment::{Draws, Scratch};
 
     const IMAGE: [usize; 3] = [32, 32, 3];
 
@@ -109,7 +109,7 @@ mod tests {
     /// A network sees the same after an export and an import.
     #[test]
     fn what_goes_out_comes_back() {
-        let data = cifar::synthetic(3, 40, 2);
+        let data = towers_cifar::synthetic(3, 40, 2);
         let picture = &data.test.images.as_slice().unwrap()[..IMAGE.iter().product()];
         let flips = ImageDataGenerator::new().horizontal_flip(true);
         for preprocessing in
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn any_positive_factor_will_do() {
-        let data = cifar::synthetic(3, 2, 2);
+        let data = towers_cifar::synthetic(3, 2, 2);
         let len = IMAGE.iter().product();
         let picture = &data.test.images.as_slice().unwrap()[..len];
         let per_pixel: Vec<f32> = (0..len).map(|k| (k % 97) as f32 / 9.0 - 5.0).collect();

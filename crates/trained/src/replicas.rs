@@ -69,5 +69,5 @@ pub fn classify_batches<B: Send, E: From<Error> + Send>(
 
 fn no_thread(replica: usize, error: &std::io::Error) -> Error {
     let message = format!("can't start a thread for replica {replica}: {error}");
-    program::Error::Device { device: "the CPU".to_owned(), message }.into()
+    towers_program::Error::Device { device: "the CPU".to_owned(), message }.into()
 }

@@ -1,6 +1,6 @@
-use checkpoint::Tensors;
-use dataset::Resize;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use towers_checkpoint::Tensors;
+use towers_dataset::Resize;
 
 /// The key of a model file's metadata with the way in which its pictures were resized; files without it stretch.
 const RESIZE: &str = "towers.resize";
@@ -8,8 +8,8 @@ const RESIZE: &str = "towers.resize";
 /// [`Resize`] in files: its text.
 ///
 /// ```
-/// use dataset::Resize;
-/// use trained::Resizing;
+/// use towers_dataset::Resize;
+/// use towers_trained::Resizing;
 ///
 /// let resizing: Resizing = serde_json::from_str("\"shorter-side:256\"").unwrap();
 /// assert_eq!(resizing.0, Resize::ShorterSide(Some(256)));

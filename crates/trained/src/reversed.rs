@@ -1,10 +1,10 @@
 //! A network that takes blue, green, red, as one that takes red, green, blue.
 
-use checkpoint::Tensors;
-use layers::{Step, Value};
-use models::Model;
-use program::Op;
 use std::collections::HashSet;
+use towers_checkpoint::Tensors;
+use towers_layers::{Step, Value};
+use towers_models::Model;
+use towers_program::Op;
 
 /// The tensors of a network that computes the same of images whose channels are in the reverse order. Weights of the layers that
 /// read these channels change places.
@@ -89,8 +89,8 @@ fn follows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layers::{Conv2D, DepthwiseConv2D, Flatten, Graph};
-    use program::Activation;
+    use towers_layers::{Conv2D, DepthwiseConv2D, Flatten, Graph};
+    use towers_program::Activation;
 
     /// A depthwise layer keeps the reverse order, up to the first convolution that mixes channels.
     #[test]

@@ -2,11 +2,11 @@
 
 use crate::tensors::finite_values;
 use crate::{Error, ImageSize, Input, Result};
-use augment::parts::{Preprocess, Whitening};
-use augment::{ImageDataGenerator, Mean};
-use checkpoint::Tensors;
-use dataset::Split;
 use std::path::Path;
+use towers_augment::parts::{Preprocess, Whitening};
+use towers_augment::{ImageDataGenerator, Mean};
+use towers_checkpoint::Tensors;
+use towers_dataset::Split;
 
 /// The entry of a model file with the options of the standardization, where there is one.
 const OPTIONS: &str = "towers.standardization";
@@ -26,8 +26,8 @@ const MOST_WHITENED: usize = 64 * 64 * 3;
 /// channels.
 ///
 /// ```
-/// use augment::ImageDataGenerator;
-/// use trained::standardization::check;
+/// use towers_augment::ImageDataGenerator;
+/// use towers_trained::standardization::check;
 ///
 /// let whitening = ImageDataGenerator::new().zca_whitening(true);
 /// assert!(check(&whitening, [64, 64, 3]).is_ok() && check(&whitening, [65, 64, 3]).is_err());
@@ -51,7 +51,7 @@ pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Option`] as [`check`]; [`Error::Augment`] if there are no images, they can't be decoded, or `seen` fails.
-pub fn fit<E: From<Error> + From<dataset::Error> + ToString>(
+pub fn fit<E: From<Error> + From<towers_dataset::Error> + ToString>(
     options: ImageDataGenerator,
     train: &Split,
     mut seen: impl FnMut(&[u8]) -> Result<(), E>,
@@ -60,12 +60,12 @@ pub fn fit<E: From<Error> + From<dataset::Error> + ToString>(
     if !options.needs_fit() {
         return Ok(options);
     }
-    let show = |see: &mut augment::engine::ShowImages<'_>| {
+    let show = |see: &mut towers_augment::engine::ShowImages<'_>| {
         let shown = train.each(|images| {
             see(images).map_err(Error::from)?;
             seen(images)
         });
-        shown.map_err(|error: E| augment::Error::Read { reason: error.to_string() })
+        shown.map_err(|error: E| towers_augment::Error::Read { reason: error.to_string() })
     };
     Ok(options.fit_shown(train.shape(), show)?)
 }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_read_again() {
-        let data = cifar::synthetic(1, 20, 5);
+        let data = towers_cifar::synthetic(1, 20, 5);
         let new = ImageDataGenerator::new;
         let image = data.train.shape();
         let mean = Input::SubtractPixelMean { image, mean: vec![9.0; image.iter().product()] };

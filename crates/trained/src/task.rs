@@ -2,18 +2,18 @@
 
 use crate::{Error, Result};
 use core::fmt;
-use dataset::Split;
-use models::Model;
+use towers_dataset::Split;
+use towers_models::Model;
 
 /// The images that a network takes, and the number of classes.
 ///
 /// ```
-/// use trained::Task;
+/// use towers_trained::Task;
 ///
-/// let task = Task::of(&models::small_cnn(10)?);
+/// let task = Task::of(&towers_models::small_cnn(10)?);
 /// assert_eq!(task, Task { image: [32, 32, 3], classes: 10 });
 /// assert_eq!(task.to_string(), "32x32x3 images into 10 classes");
-/// # Ok::<(), layers::Error>(())
+/// # Ok::<(), towers_layers::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -40,16 +40,16 @@ impl fmt::Display for Task {
 /// Refuses a split that does not have one label for each image.
 ///
 /// ```
-/// let mut data = cifar::synthetic(1, 4, 2);
-/// assert!(trained::check_labels(&data.test).is_ok());
+/// let mut data = towers_cifar::synthetic(1, 4, 2);
+/// assert!(towers_trained::check_labels(&data.test).is_ok());
 /// data.test.labels = data.train.labels;
-/// assert!(trained::check_labels(&data.test).is_err());
+/// assert!(towers_trained::check_labels(&data.test).is_err());
 /// ```
 ///
 /// # Errors
 /// [`Error::Option`] with both numbers.
 pub fn check_labels(split: &Split) -> Result<()> {
-    let images = split.files.as_ref().map_or(split.images.dim().0, dataset::Files::len);
+    let images = split.files.as_ref().map_or(split.images.dim().0, towers_dataset::Files::len);
     let labels = split.labels.len();
     if labels == images {
         return Ok(());

@@ -1,11 +1,11 @@
 //! The tensors of a file: their values, and the names of those that only training needs.
 
 use crate::{Error, Result};
-use checkpoint::Tensors;
-use layers::ParamSpec;
-use optim::UpdateRule;
 use std::collections::HashSet;
 use std::path::Path;
+use towers_checkpoint::Tensors;
+use towers_layers::ParamSpec;
+use towers_optim::UpdateRule;
 
 /// The tensor of a checkpoint with the loss scale of half precision. A run in another format lacks it.
 pub const LOSS_SCALE: &str = "loss_scale";
@@ -28,15 +28,15 @@ pub(crate) fn is_training_state(name: &str, parameters: &HashSet<String>) -> boo
 /// The values of the tensor `name` of the file `path`, if it has this shape.
 ///
 /// ```
-/// use checkpoint::Tensors;
+/// use towers_checkpoint::Tensors;
 /// use std::path::Path;
 ///
 /// let mut tensors = Tensors::new();
 /// tensors.insert("dense/bias", [2], vec![1.0, 2.0])?;
 /// let file = Path::new("model.safetensors");
-/// assert_eq!(trained::values(&tensors, file, "dense/bias", &[2])?, [1.0, 2.0]);
-/// assert!(trained::values(&tensors, file, "dense/bias", &[3]).is_err());
-/// # Ok::<(), trained::Error>(())
+/// assert_eq!(towers_trained::values(&tensors, file, "dense/bias", &[2])?, [1.0, 2.0]);
+/// assert!(towers_trained::values(&tensors, file, "dense/bias", &[3]).is_err());
+/// # Ok::<(), towers_trained::Error>(())
 /// ```
 ///
 /// # Errors

@@ -2,22 +2,22 @@ use crate::color_mode::counted;
 use crate::model_file::surplus;
 use crate::tensors::parameter;
 use crate::{ColorMode, Error, ForeignWeights, ImageSize, Input, Preprocessing, Result, Task, Trained};
-use augment::ImageDataGenerator;
-use checkpoint::Tensors;
-use models::Model;
-use options::{Message, message};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use towers_augment::ImageDataGenerator;
+use towers_checkpoint::Tensors;
+use towers_models::Model;
+use towers_options::{Message, message};
 
 /// A trained network's values as the first ones of a new run: from a file of ours, of Keras or of PyTorch.
 ///
 /// ```
-/// # use checkpoint::Tensors;
-/// # use layers::{Dense, Flatten, Graph};
-/// # use models::Model;
-/// use trained::{Description, Input, Trained, Weights};
+/// # use towers_checkpoint::Tensors;
+/// # use towers_layers::{Dense, Flatten, Graph};
+/// # use towers_models::Model;
+/// use towers_trained::{Description, Input, Trained, Weights};
 ///
-/// fn linear(classes: usize) -> layers::Result<Model> {
+/// fn linear(classes: usize) -> towers_layers::Result<Model> {
 ///     let mut graph = Graph::new("linear", [8, 8, 3]);
 ///     let x = graph.add(Flatten, graph.input())?;
 ///     let logits = graph.add(Dense::new(classes), x)?;

@@ -1,12 +1,12 @@
 //! Captured steps: work without data dependencies runs in any order, with the same bits.
 
 use super::on_gpus;
-use layers::{
+use towers_layers::{
     AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Dropout, Flatten, Graph,
     MaxPooling2D, Mode, Network, Value,
 };
-use optim::{Adam, Clip, Optimizer, Sgd};
-use program::{Activation, Device, GraphCache, OptimizerState, Precision, ReplayArgs};
+use towers_optim::{Adam, Clip, Optimizer, Sgd};
+use towers_program::{Activation, Device, GraphCache, OptimizerState, Precision, ReplayArgs};
 
 const BATCH: usize = 6;
 
@@ -51,7 +51,7 @@ fn train(device: &Device, optimizer: Optimizer, steps: u64, recorded: bool) -> (
     network.set_input(&images, &labels).unwrap();
     for step in 0..steps {
         let turn = ReplayArgs { step, lr: 0.01, first: 0 };
-        let mut work = || -> Result<(), train::Error> {
+        let mut work = || -> Result<(), towers_train::Error> {
             let draws = Draws { seed: 3, step, first_sample: 0 };
             network.train_pass(draws, 0.0, BATCH)?;
             device.meter(&network.arena().grads, network.arena().metrics, &mut meter)?;

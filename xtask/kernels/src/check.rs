@@ -6,8 +6,8 @@ use anyhow::{Result, bail, ensure};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use tensor_cuda::compile::{Compiled, Job, Nvrtc, Target};
-use tensor_cuda::kernels::{FORMATS, SOURCES, Source};
+use towers_tensor_cuda::compile::{Compiled, Job, Nvrtc, Target};
+use towers_tensor_cuda::kernels::{FORMATS, SOURCES, Source};
 
 /// The machine code of the two most important architectures, and the code that drivers translate for any
 /// other, of the oldest one that the kernels are written for.
@@ -121,7 +121,7 @@ pub fn run(folder: &Path, nvdisasm: &Path, arguments: &[String]) -> Result<ExitC
     let options = parse(arguments)?;
     let start = Instant::now();
     let nvrtc = Nvrtc::find()?;
-    let path = tensor_cuda::libraries().into_iter().find(|library| library.name == "NVRTC");
+    let path = towers_tensor_cuda::libraries().into_iter().find(|library| library.name == "NVRTC");
     let path = path.and_then(|library| library.state.ok()?.path).unwrap_or_default();
     ensure!(path.starts_with(folder), "NVRTC is {}, and not in {}", path.display(), folder.display());
     let jobs: Vec<Job> = options
@@ -172,7 +172,7 @@ struct Outcome {
 impl Outcome {
     fn new(
         job: Job,
-        result: Result<Compiled, tensor_cuda::Error>,
+        result: Result<Compiled, towers_tensor_cuda::Error>,
         instructions: Vec<Instructions>,
     ) -> Outcome {
         let compiled = match result {
@@ -286,7 +286,7 @@ fn summary(outcomes: &[Outcome], nvrtc: String, seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tensor_cuda::Error;
+    use towers_tensor_cuda::Error;
 
     const SOURCE: &Source = &Source { name: "a.cu", text: "", kernels: &["one", "two"] };
     const JOB: Job = Job { source: SOURCE, format: FORMATS[1], target: Target::Cubin(80) };

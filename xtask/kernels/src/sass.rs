@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs, process};
-use tensor_cuda::compile::on_all_cores;
+use towers_tensor_cuda::compile::on_all_cores;
 
 /// How many instructions of some kinds a kernel has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

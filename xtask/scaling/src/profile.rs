@@ -4,7 +4,7 @@ use crate::step::{Layer, Work};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-/// The fields of a profile that the model uses; `train::Profile` documents each.
+/// The fields of a profile that the model uses; `towers_train::Profile` documents each.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Profile {
     pub model: String,

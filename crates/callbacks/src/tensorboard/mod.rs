@@ -8,10 +8,10 @@ use crate::{EpochRecord, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot
 use event::{Event, EventFile};
 use event_reader::points;
 use histogram::Histogram;
-use metrics::keras_name;
-use options::{Kind, Table, options};
 use serde_json::json;
 use std::path::PathBuf;
+use towers_metrics::keras_name;
+use towers_options::{Kind, Table, options};
 
 options! {
     /// The options of TensorBoard's event files. [`TensorBoard`] writes the files. By default the path is
@@ -20,7 +20,7 @@ options! {
     pub struct TensorBoardOptions {
         ["Callbacks"]
         /// Write TensorBoard event files into DIR
-        path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--tensorboard DIR";
+        path: PathBuf = PathBuf::new(), Kind::form(towers_options::path, "a path in quotes"), "--tensorboard DIR";
         /// With --tensorboard, histograms of the weights after every N epochs
         histogram_freq: u64 = 0, Kind::Whole(0), "--histogram-freq N";
         /// With --tensorboard, the first N augmented images of every epoch
@@ -67,7 +67,7 @@ impl Callback for TensorBoardOptions {
 /// written again, without histograms and images.
 ///
 /// ```
-/// use callbacks::{TensorBoard, TensorBoardOptions};
+/// use towers_callbacks::{TensorBoard, TensorBoardOptions};
 ///
 /// let options = TensorBoardOptions { path: "runs/a/logs".into(), ..TensorBoardOptions::default() };
 /// let observer = TensorBoard::new(options);

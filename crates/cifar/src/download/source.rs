@@ -14,7 +14,7 @@ use crate::official::Download;
 /// four `.gz` files of MNIST or Fashion-MNIST.
 ///
 /// ```
-/// let mirror = cifar::Source::new("https://mirror.example/cifar-10-python.tar.gz")
+/// let mirror = towers_cifar::Source::new("https://mirror.example/cifar-10-python.tar.gz")
 ///     .md5("c58f30108f718f92721af3b95e74349a")
 ///     .size(170_498_071);
 /// # assert_eq!(mirror.to_string(), "https://mirror.example/cifar-10-python.tar.gz");
@@ -38,7 +38,7 @@ impl Source {
     /// the four files of MNIST or Fashion-MNIST.
     ///
     /// ```
-    /// use cifar::{Cifar, Kind, Source};
+    /// use towers_cifar::{Cifar, Kind, Source};
     ///
     /// let mirror = Source::mirror(Kind::Mnist, "https://mirror.example/mnist/");
     /// let digits = Cifar::new(Kind::Mnist).sources([mirror]);
@@ -66,7 +66,7 @@ impl Source {
     /// Whether an archive can be asked for at this address: one of `http` or `https`, with a host.
     ///
     /// ```
-    /// use cifar::Source;
+    /// use towers_cifar::Source;
     /// assert!(Source::new("https://mirror.example/cifar-10-python.tar.gz").is_address());
     /// assert!(!Source::new("cifar-10-python.tar.gz").is_address());
     /// ```

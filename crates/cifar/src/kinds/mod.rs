@@ -72,8 +72,8 @@ impl fmt::Display for Kind {
 /// The names of the classes, in the order of the labels (for CIFAR-100, of the fine labels).
 ///
 /// ```
-/// assert_eq!(cifar::class_names(cifar::Kind::Cifar10)[3], "cat");
-/// assert_eq!(cifar::class_names(cifar::Kind::Cifar100).len(), 100);
+/// assert_eq!(towers_cifar::class_names(towers_cifar::Kind::Cifar10)[3], "cat");
+/// assert_eq!(towers_cifar::class_names(towers_cifar::Kind::Cifar100).len(), 100);
 /// ```
 pub fn class_names(kind: Kind) -> &'static [&'static str] {
     kind.official().classes

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use cifar::{Error, Kind, Progress, Source};
+use towers_cifar::{Error, Kind, Progress, Source};
 
 use crate::samples::{
     CIFAR10_PYTHON, archive, binary_archive, cifar10, names_in, pixel, python_batch, source, write_binary,
@@ -304,7 +304,8 @@ fn the_last_source_may_crawl_but_not_trickle() {
 fn a_folder_that_is_looked_into_twice_is_named_once() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let error = cifar::Cifar::new(Kind::Cifar10).data_dir(&data).also_look_in([&data]).offline(true).load();
+    let error =
+        towers_cifar::Cifar::new(Kind::Cifar10).data_dir(&data).also_look_in([&data]).offline(true).load();
     let error = error.unwrap_err().to_string();
     assert_eq!(error.matches(data.to_str().unwrap()).count(), 1, "{error}");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cifar::{Cifar, Error, Kind, read_dir};
+use towers_cifar::{Cifar, Error, Kind, read_dir};
 
 use crate::samples::{binary_batch, cifar10, pixel, python_batch, write_binary};
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use cifar::{Error, Kind};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::EntryType;
+use towers_cifar::{Error, Kind};
 
 use crate::samples::{
     CIFAR10_BINARY, CIFAR10_PYTHON, archive, binary_archive, binary_batch, cifar10, entry, names_in,

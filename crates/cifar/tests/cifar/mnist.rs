@@ -6,9 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use cifar::{Cifar, Dataset, Error, Kind, Progress, Source, idx, read_dir};
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder};
+use towers_cifar::{Cifar, Dataset, Error, Kind, Progress, Source, idx, read_dir};
 
 use crate::samples::names_in;
 use crate::server::{Reply, Server};

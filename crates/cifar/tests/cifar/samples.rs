@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use cifar::{Cifar, Kind, Source};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use md5::{Digest, Md5};
+use towers_cifar::{Cifar, Kind, Source};
 
 pub const CIFAR10_BINARY: [&str; 6] = [
     "data_batch_1.bin",

@@ -1,7 +1,7 @@
 //! The drawn figures.
 
-use cifar::{IMAGE_BYTES, Split, synthetic};
 use md5::{Digest, Md5};
+use towers_cifar::{IMAGE_BYTES, Split, synthetic};
 
 #[test]
 fn a_seed_gives_the_same_images_on_every_machine() {

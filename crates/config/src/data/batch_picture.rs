@@ -1,11 +1,11 @@
 //! The augmented images of a batch, as a picture.
 
 use crate::{Error, Result};
-use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
-use callbacks::Picture;
 use image::{ImageFormat, Rgb, RgbImage};
 use std::io::Cursor;
 use std::path::Path;
+use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+use towers_callbacks::Picture;
 
 /// Images per row.
 const COLUMNS: u32 = 8;
@@ -65,7 +65,7 @@ fn pictures_only(augmentation: &ImageDataGenerator) -> ImageDataGenerator {
     (options.zca_whitening, options.whitening) = (false, None);
     options.reverse_channels = false;
     (options.rescale, options.mean, options.std) = (None, None, None);
-    (options.preprocess, options.preprocessing_function) = (augment::parts::Preprocess::None, None);
+    (options.preprocess, options.preprocessing_function) = (towers_augment::parts::Preprocess::None, None);
     options
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn images_are_those_of_the_batch() {
-        let data = cifar::synthetic(1, 20, 1).train;
+        let data = towers_cifar::synthetic(1, 20, 1).train;
         let samples = Samples::new(data.images.clone(), data.labels.to_vec()).unwrap();
         let flip = ImageDataGenerator::new().horizontal_flip(true);
         let draw = |generator: &ImageDataGenerator, epoch| {
@@ -91,7 +91,8 @@ mod tests {
         for k in 0..10 {
             let (top, left) = (k as u32 / 8 * 34, k as u32 % 8 * 34);
             let cell = image::imageops::crop_imm(&sheet, left, top, 32, 32).to_image();
-            let own = batch.images().index_axis_move(dataset::ndarray::Axis(0), k).mapv(|value| value as u8);
+            let own =
+                batch.images().index_axis_move(towers_dataset::ndarray::Axis(0), k).mapv(|value| value as u8);
             assert_eq!(cell.into_raw(), own.iter().copied().collect::<Vec<_>>(), "image {k}");
         }
         assert_ne!(draw(&flip, 4), picture, "another epoch");

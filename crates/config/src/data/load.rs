@@ -1,18 +1,18 @@
 use super::formats::{self, Request};
 use super::progress::Progress;
 use crate::{ColorMode, DataFiles, DataSet, Error, ImageSize, Result, When, memory};
-use augment::Samples;
-use dataset::{Dataset, Resize, Split};
-use options::{Message, hint, message};
 use std::path::{Path, PathBuf};
-use trained::ClassNames;
+use towers_augment::Samples;
+use towers_dataset::{Dataset, Resize, Split};
+use towers_options::{Message, hint, message};
+use towers_trained::ClassNames;
 
 impl DataSet {
     /// Height, width and channels of the images: those that were asked for, or else the data's own. A folder of class folders has
     /// none; by default they are 32, 32 and 3.
     ///
     /// ```
-    /// use config::{ColorMode, DataSet};
+    /// use towers_config::{ColorMode, DataSet};
     ///
     /// let data = |dataset: &str| DataSet { dataset: dataset.into(), ..DataSet::default() };
     /// assert_eq!((data("mnist").image(), data("pets").image()), ([28, 28, 1], [32, 32, 3]));
@@ -146,7 +146,7 @@ fn load(
     match memory::available().filter(|&free| shape != own && free < needed) {
         Some(free) => {
             let (path, size) = (PathBuf::from(&set.dataset), size.to_string());
-            Err(pictures::Error::Memory { path, pictures, size, needed, free }.into())
+            Err(towers_pictures::Error::Memory { path, pictures, size, needed, free }.into())
         }
         None => Ok(data.reshaped(shape)?),
     }
@@ -167,7 +167,7 @@ pub fn save_unreadable(data: &Dataset, run: &Path) -> Result<()> {
     if lines.is_empty() && !file.exists() {
         return Ok(());
     }
-    Ok(files::write(&file, lines.as_bytes())?)
+    Ok(towers_files::write(&file, lines.as_bytes())?)
 }
 
 /// The images and labels for a loader.
@@ -176,7 +176,7 @@ pub fn samples(split: Split) -> Result<Samples> {
     let Some(files) = split.files else { return Ok(Samples::new(split.images, labels)?) };
     let (_, height, width, channels) = split.images.dim();
     let read = move |sample, pixels: &mut [u8]| {
-        let unread = |error: dataset::Error| augment::Error::Read { reason: error.to_string() };
+        let unread = |error: towers_dataset::Error| towers_augment::Error::Read { reason: error.to_string() };
         files.read(sample, pixels).map_err(unread)
     };
     Ok(Samples::on_demand([height, width, channels], labels, read)?)

@@ -1,13 +1,13 @@
 use crate::data::batch_picture::png;
 use crate::data::load::samples;
 use crate::{Error, Result};
-use augment::{ImageDataGenerator, LoaderOptions, Pipeline};
-use dataset::Split;
 use image::RgbImage;
 use image::imageops::{FilterType, resize};
-use options::message;
 use std::path::Path;
-use trained::standardization;
+use towers_augment::{ImageDataGenerator, LoaderOptions, Pipeline};
+use towers_dataset::Split;
+use towers_options::message;
+use towers_trained::standardization;
 
 /// The largest picture: more would need too much memory, and few programs could show it.
 const MOST_PIXELS: usize = 100_000_000;
@@ -92,7 +92,7 @@ pub fn preview(
     let small =
         RgbImage::from_raw(w, h, pixels).ok_or_else(|| Error::run(path, "the grid is no whole picture"))?;
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
-    files::write_output(path, &png(&large, path)?)?;
+    towers_files::write_output(path, &png(&large, path)?)?;
     Ok(saved)
 }
 
@@ -111,7 +111,7 @@ fn save_pictures(
     (folder, prefix): (&Path, &str),
 ) -> Result<usize> {
     let options = LoaderOptions::new().seed(preview.seed).save_to_dir(folder).save_prefix(prefix);
-    let mut loader = augment::Loader::new(samples(images)?, pipeline, options)?;
+    let mut loader = towers_augment::Loader::new(samples(images)?, pipeline, options)?;
     let mut pictures = 0;
     for epoch in 0..preview.columns as u64 - 1 {
         for batch in loader.epoch(epoch, 0)? {
@@ -124,7 +124,7 @@ fn save_pictures(
 /// The samples that get a row. The first ones of a set that is sorted by class would all be of one class.
 fn places(split: &Split, samples: usize) -> Vec<usize> {
     match split.labels.as_slice() {
-        Some(labels) if labels.is_sorted() => dataset::evenly(labels, samples),
+        Some(labels) if labels.is_sorted() => towers_dataset::evenly(labels, samples),
         _ => (0..samples.min(split.len())).collect(),
     }
 }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn rows_are_of_several_classes() {
-        let drawn = cifar::synthetic(1, 30, 0).train;
+        let drawn = towers_cifar::synthetic(1, 30, 0).train;
         assert_eq!(places(&drawn, 3), [0, 1, 2]);
         let mut sorted = drawn;
         sorted.labels = (0..30).map(|k| k / 10).collect();

@@ -5,9 +5,9 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Progress<'a> {
     /// The data are found or downloaded.
-    Fetch(cifar::Progress<'a>),
+    Fetch(towers_cifar::Progress<'a>),
     /// The pictures of a folder are found and read.
-    Pictures(pictures::Progress<'a>),
+    Pictures(towers_pictures::Progress<'a>),
 }
 
 impl fmt::Display for Progress<'_> {

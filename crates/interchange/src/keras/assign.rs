@@ -4,9 +4,9 @@ use super::place::Place;
 use super::root::around;
 use super::unit::{Array, Kind, Unit, has_order, kind, number, told};
 use crate::text::shortened;
-use checkpoint::Tensors;
-use layers::{ParamSpec, Role, Step};
 use std::collections::{HashMap, HashSet};
+use towers_checkpoint::Tensors;
+use towers_layers::{ParamSpec, Role, Step};
 
 /// Layers that are matched as one: a convolution with its normalization, or a single one.
 type Group = Vec<usize>;

@@ -2,9 +2,9 @@
 
 use super::place::Place;
 use crate::text::shortened;
-use models::{LayerSpec, initializer_of, options_of};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use towers_models::{LayerSpec, initializer_of, options_of};
 
 /// A layer as a configuration has it.
 #[derive(Clone, Copy)]
@@ -247,7 +247,7 @@ impl<'a> Layer<'a> {
         let function = FUNCTIONS.into_iter().find(|(own, _)| *own == self.class);
         let class = function.map_or(self.class, |_| "Activation");
         let known = options_of(class).ok_or_else(|| {
-            let names = models::CLASSES.join(", ");
+            let names = towers_models::CLASSES.join(", ");
             format!(
                 "its layer `{}` is a {}, which is not supported; supported are {names}",
                 place.own_name(),

@@ -33,11 +33,11 @@ pub(crate) use crate::text::shortened;
 
 use crate::described::model_of;
 use crate::{Error, Imported, Loaded, Result, file};
-use checkpoint::Tensors;
-use layers::Step;
 use model::Read;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use towers_checkpoint::Tensors;
+use towers_layers::Step;
 use unit::Unit;
 
 /// Reads the layers in a file of `model.save` or `model.to_json`.

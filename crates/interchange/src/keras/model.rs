@@ -10,9 +10,9 @@ use super::root::Root;
 use super::unit::Unit;
 use crate::Imported;
 use crate::text::shortened;
-use models::{Architecture, IMAGES, LayerSpec};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use towers_models::{Architecture, IMAGES, LayerSpec};
 
 /// The most layers of a configuration, with its inputs and the layers of models in it.
 const MOST_LAYERS: usize = 4000;
@@ -97,7 +97,7 @@ impl Around {
     fn placed<'a>(&self, layers: &'a [Value]) -> Vec<(Layer<'a>, Place)> {
         let mut counts: HashMap<String, usize> = HashMap::new();
         let place = |layer: Layer<'a>| {
-            let class = layers::keras_name(layer.class);
+            let class = towers_layers::keras_name(layer.class);
             let count = counts.entry(class.clone()).or_default();
             let own = if *count == 0 { class } else { format!("{class}_{count}") };
             *count += 1;

@@ -18,7 +18,7 @@ impl Root {
     pub(super) fn of(units: &[Unit], named: bool, wrapper: Option<&Layer<'_>>, layers: &[Layer<'_>]) -> Root {
         let described = wrapper.map_or_else(Root::default, |wrapper| Root {
             names: vec![wrapper.name.to_owned()],
-            numbered: format!("{}/", layers::keras_name(wrapper.class)),
+            numbered: format!("{}/", towers_layers::keras_name(wrapper.class)),
         });
         let around = around(units, named);
         let is_wrapper = |around: &str| match named {
@@ -28,7 +28,7 @@ impl Root {
         let is_inside = |around: &str| {
             layers.iter().any(|layer| match named {
                 true => layer.name == around,
-                false => layers::keras_name(layer.class) == around,
+                false => towers_layers::keras_name(layer.class) == around,
             })
         };
         match around {

@@ -7,9 +7,9 @@ use super::graph::{Of, Reader};
 use super::node::Node;
 use super::nodes::Attribute::Float;
 use super::nodes::Nodes;
-use layers::Step;
-use program::Activation;
 use serde_json::json;
+use towers_layers::Step;
+use towers_program::Activation;
 
 /// Operators that are an activation without attributes.
 pub(super) const PLAIN: [(&str, Activation); 5] = [

@@ -10,9 +10,9 @@ use super::patterns;
 use super::tensor::Tensor;
 use super::term::{Kind, Term};
 use crate::layout;
-use models::IMAGES;
 use serde_json::json;
 use std::sync::Arc;
+use towers_models::IMAGES;
 
 impl<'g> Reader<'g> {
     /// A sum, difference, product, quotient or power, or the larger or the smaller number.

@@ -14,11 +14,11 @@ use super::term::Term;
 use crate::source::Pixels;
 use crate::text::shortened;
 use crate::{Imported, layout};
-use models::{Architecture, CLASSES, IMAGES, LayerSpec};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use towers_models::{Architecture, CLASSES, IMAGES, LayerSpec};
 
 /// A graph as it was read.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use super::node::{Node, without};
 use super::patterns;
 use super::tensor::Tensor;
 use super::term::{Kind, Term};
-use models::CLASSES;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use towers_models::CLASSES;
 
 impl From<Tensor> for Of {
     fn from(tensor: Tensor) -> Of {

@@ -76,7 +76,7 @@ fn load_at(path: &Path, image: Option<[usize; 2]>) -> Result<Loaded> {
 /// # Errors
 /// As [`write()`], and [`Error::Io`](crate::Error::Io).
 pub fn save(path: impl AsRef<Path>, source: &Source<'_>) -> Result<()> {
-    Ok(files::write_output(path.as_ref(), &write(source)?)?)
+    Ok(towers_files::write_output(path.as_ref(), &write(source)?)?)
 }
 
 /// The bytes of a `.onnx` file.

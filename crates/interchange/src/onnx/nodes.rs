@@ -3,9 +3,9 @@
 use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto};
 use crate::source::{Weights, grouped};
 use crate::{Error, Result, Source, layout};
-use layers::{Step, Value};
-use program::{Activation, Op, Pad, Shape, ops};
 use std::collections::{HashMap, HashSet};
+use towers_layers::{Step, Value};
+use towers_program::{Activation, Op, Pad, Shape, ops};
 
 /// The name of the graph's input.
 pub const INPUT: &str = "images";

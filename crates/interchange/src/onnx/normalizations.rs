@@ -7,11 +7,11 @@ use super::graph::{Of, Reader};
 use super::node::Node;
 use super::nodes::{Float, Nodes, Number, Numbers};
 use super::term::{Kind, Term};
-use layers::Step;
-use program::Activation;
-use program::ops::LocalResponseNorm;
 use serde_json::json;
 use std::sync::Arc;
+use towers_layers::Step;
+use towers_program::Activation;
+use towers_program::ops::LocalResponseNorm;
 
 impl<'g> Reader<'g> {
     pub(super) fn batch_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {

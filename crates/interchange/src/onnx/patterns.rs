@@ -3,8 +3,8 @@
 //! A new activation of several nodes is a line in [`activation`].
 
 use super::term::{Kind, Term};
-use program::Activation;
 use std::sync::Arc;
+use towers_program::Activation;
 
 /// Functions that are only parts of others.
 const PARTS: [&str; 3] = ["erf", "reciprocal", "sqrt"];

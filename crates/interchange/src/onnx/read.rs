@@ -9,13 +9,13 @@ use crate::pytorch::{Named, named};
 use crate::source::Pixels;
 use crate::text::shortened;
 use crate::{Error, Imported, Result, file, layout};
-use checkpoint::Tensors;
-use layers::{ParamSpec, Role, Step, Value};
-use program::{Op, Shape};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use towers_checkpoint::Tensors;
+use towers_layers::{ParamSpec, Role, Step, Value};
+use towers_program::{Op, Shape};
 
 /// The most nodes of a graph: GELU has five.
 const MOST_NODES: usize = 10_000;

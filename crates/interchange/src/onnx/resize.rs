@@ -5,9 +5,9 @@ use super::graph::{Of, Reader};
 use super::node::Node;
 use super::nodes::{Nodes, Word};
 use crate::source::Weights;
-use layers::Step;
-use program::ops::Upsample;
 use serde_json::json;
+use towers_layers::Step;
+use towers_program::ops::Upsample;
 
 impl<'g> Reader<'g> {
     /// Images a whole number of times as large.

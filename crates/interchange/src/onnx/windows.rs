@@ -7,9 +7,9 @@ use super::node::Node;
 use super::nodes::{Nodes, Numbers, pads};
 use super::proto::{INT64, TensorProto};
 use super::tensor::Tensor;
-use layers::Step;
-use program::{Activation, Pad, Pool2d};
 use serde_json::{Value, json};
+use towers_layers::Step;
+use towers_program::{Activation, Pad, Pool2d};
 
 /// Zeros around an image.
 enum Padding {

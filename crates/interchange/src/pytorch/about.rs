@@ -1,9 +1,9 @@
 //! What the metadata of a state dict say about its images and classes.
 
 use crate::{Error, Result, Source};
-use checkpoint::Tensors;
 use std::collections::BTreeMap;
 use std::path::Path;
+use towers_checkpoint::Tensors;
 
 /// The key of the metadata with the height and width of the images.
 pub(super) const IMAGE_SIZE: &str = "towers.image_size";

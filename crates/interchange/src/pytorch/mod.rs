@@ -14,10 +14,10 @@ pub use module::importable;
 pub use weights::{TorchWeights, is_state_dict, names_classes};
 
 use crate::{Result, Source};
-use checkpoint::Tensors;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use towers_checkpoint::Tensors;
 
 /// The line of Python that exports a network of any names and layers.
 macro_rules! export {

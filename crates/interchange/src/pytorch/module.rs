@@ -3,11 +3,11 @@
 use super::about;
 use crate::source::grouped;
 use crate::{Error, Result, Source};
-use layers::{Step, Value};
-use program::{Activation, Conv2d, Noise, Op, Pad, Pool2d, Shape, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
+use towers_layers::{Step, Value};
+use towers_program::{Activation, Conv2d, Noise, Op, Pad, Pool2d, Shape, ops};
 
 pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
@@ -117,7 +117,7 @@ fn is_letter(c: char) -> bool {
 /// digits and `_`, begins with a digit, or is a keyword.
 ///
 /// ```
-/// use interchange::pytorch::importable;
+/// use towers_interchange::pytorch::importable;
 ///
 /// let names = ["my_net", "my-net", "3d.net", "class", "f\u{fc}r", "x\u{b2}"].map(importable);
 /// assert_eq!(names, ["my_net", "my_net", "_3d_net", "class_", "f\u{fc}r", "x_"]);
@@ -341,12 +341,12 @@ fn padded(x: &str, pad: Pad, value: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use checkpoint::Tensors;
-    use layers::{
+    use towers_checkpoint::Tensors;
+    use towers_layers::{
         BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense, Dropout, Flatten,
         GlobalAveragePooling2D, Graph,
     };
-    use models::Model;
+    use towers_models::Model;
 
     /// PyTorch normalizes vectors and images by different modules.
     #[test]
@@ -418,7 +418,7 @@ mod tests {
         assert!(names.iter().all(|name| state.get(&format!("{name}.weight")).is_some()));
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mine.safetensors");
-        checkpoint::save_tensors(&file, &state, state.metadata()).unwrap();
+        towers_checkpoint::save_tensors(&file, &state, state.metadata()).unwrap();
         let back = super::super::TorchWeights::read(&file).unwrap().assign(&steps).unwrap();
         assert_eq!(back, tensors);
     }

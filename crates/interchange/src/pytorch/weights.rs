@@ -5,10 +5,10 @@ use super::about::{self, IMAGE_SIZE, Named};
 use super::module::identifiers;
 use crate::text::shortened;
 use crate::{Error, Pixels, Result, layout};
-use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
-use layers::Step;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use towers_checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
+use towers_layers::Step;
 
 /// The batch counter of a normalization, which inference does not need.
 const COUNTER: &str = "num_batches_tracked";
@@ -230,12 +230,12 @@ fn unwrapped<'a>(names: impl Iterator<Item = &'a str>) -> Result<Unwrapped, Stri
 mod tests {
     use super::super::is_pickle;
     use super::*;
-    use checkpoint::save_tensors;
+    use towers_checkpoint::save_tensors;
 
     /// The state dict of `small_cnn`, as it would be in a file, under names that `rename` makes.
     fn saved(folder: &Path, rename: impl Fn(&str) -> String) -> PathBuf {
         let mut tensors = Tensors::new();
-        for step in models::small_cnn(3).unwrap().steps() {
+        for step in towers_models::small_cnn(3).unwrap().steps() {
             for spec in &step.params {
                 let len = spec.shape.iter().product();
                 let name = rename(&layout::name(&step.name, spec.name));
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn wrappers_of_pytorch_are_looked_through() {
         let folder = tempfile::tempdir().unwrap();
-        let steps = models::small_cnn(3).unwrap().steps();
+        let steps = towers_models::small_cnn(3).unwrap().steps();
         for wrapper in [
             "",
             "module.",
@@ -298,7 +298,7 @@ mod tests {
         let rename =
             |name: &str| if name == "dense.bias" { "loss.bias".into() } else { format!("model.{name}") };
         let weights = TorchWeights::read(&saved(folder.path(), rename)).unwrap();
-        let told = weights.assign(&models::small_cnn(3).unwrap().steps()).unwrap_err().to_string();
+        let told = weights.assign(&towers_models::small_cnn(3).unwrap().steps()).unwrap_err().to_string();
         assert!(
             told.contains("it has no `conv2d.weight`, but `model.conv2d.weight`; with `loss.bias`"),
             "{told}"
@@ -321,7 +321,7 @@ mod tests {
     fn names_of_classes_are_read_with_care() {
         let folder = tempfile::tempdir().unwrap();
         let path = saved(folder.path(), str::to_owned);
-        let tensors = checkpoint::load_tensors(&path).unwrap();
+        let tensors = towers_checkpoint::load_tensors(&path).unwrap();
         let named = |entries: &[(&str, &str)]| {
             let metadata =
                 entries.iter().map(|(key, value)| (format!("towers.{key}"), (*value).to_owned())).collect();
@@ -362,7 +362,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let of = |rename: &dyn Fn(&str) -> String, classes| {
             let weights = TorchWeights::read(&saved(folder.path(), rename)).unwrap();
-            weights.assign(&models::small_cnn(classes).unwrap().steps()).unwrap_err().to_string()
+            weights.assign(&towers_models::small_cnn(classes).unwrap().steps()).unwrap_err().to_string()
         };
         let other = of(&|name| name.replace("conv2d.", "stem."), 3);
         let says = "it has no `conv2d.weight`; if its network was not exported by towers, export the network to ONNX";

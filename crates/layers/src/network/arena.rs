@@ -1,10 +1,10 @@
 use super::graph::{Graph, elements};
 use crate::parameter::ParamPlace;
 use crate::{Initializer, ParamSpec, Result, Role};
-use program::{Device, Span, Storage};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
+use towers_program::{Device, Span, Storage};
 
 /// Every trainable tensor starts on a cache line: a multiple of 16 elements.
 const ALIGN: usize = 16;
@@ -159,15 +159,15 @@ impl Arena {
     /// one: together they are all of `trainable`.
     ///
     /// ```
-    /// use layers::{Dense, Flatten, Graph, Mode};
+    /// use towers_layers::{Dense, Flatten, Graph, Mode};
     ///
     /// let mut graph = Graph::new("linear", [1, 1, 3]);
     /// let x = graph.add(Flatten, graph.input())?;
     /// let logits = graph.add(Dense::new(2), x)?;
-    /// let network = graph.build(logits, &tensor_cpu::device(1), 1, Mode::Training)?;
+    /// let network = graph.build(logits, &towers_tensor_cpu::device(1), 1, Mode::Training)?;
     /// let runs: Vec<_> = network.arena().trainable_runs().map(|(name, at)| (name, at.range())).collect();
     /// assert_eq!(runs, [("dense/kernel", 0..16), ("dense/bias", 16..32)]);
-    /// # Ok::<(), layers::Error>(())
+    /// # Ok::<(), towers_layers::Error>(())
     /// ```
     pub fn trainable_runs(&self) -> impl Iterator<Item = (&str, Span)> {
         let trainable = self.slots.iter().filter(|slot| slot.role == Role::Trainable);
@@ -187,7 +187,7 @@ impl Arena {
     /// # Errors
     /// If their number is not the slot's.
     pub fn load(&mut self, device: &Device, slot: &Slot, values: &[f32]) -> Result<()> {
-        program::Error::check_len("load", "a parameter", Span::new(0, values.len()), slot.span.len)?;
+        towers_program::Error::check_len("load", "a parameter", Span::new(0, values.len()), slot.span.len)?;
         let storage = if slot.role.is_running() { &mut self.running } else { &mut self.params };
         Ok(device.upload(values, storage, slot.span.offset)?)
     }

@@ -5,7 +5,7 @@ use super::passes::Work;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::fmt;
-use program::{
+use towers_program::{
     Activation, Arena, Device, Layout, Op, Precision, Program, Step, StepArgs, Tensor, TensorId, Trial, Write,
 };
 
@@ -139,19 +139,19 @@ impl Network {
     /// left out.
     ///
     /// ```
-    /// use layers::{Conv2D, Dense, Draws, Flatten, Graph, Mode};
+    /// use towers_layers::{Conv2D, Dense, Draws, Flatten, Graph, Mode};
     ///
     /// let mut graph = Graph::new("tiny", [4, 4, 3]);
     /// let x = graph.add(Conv2D::new(2, 3), graph.input())?;
     /// let x = graph.add(Flatten, x)?;
     /// let logits = graph.add(Dense::new(2), x)?;
-    /// let mut network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training)?;
+    /// let mut network = graph.build(logits, &towers_tensor_cpu::device(1), 2, Mode::Training)?;
     /// network.init(1)?;
     /// let draws = Draws { seed: 1, step: 0, first_sample: 0 };
     /// let images: Vec<f32> = (0..96).map(|k| (k as f32).sin()).collect();
-    /// let all = network.compare_train_pass(&tensor_cpu::reference(), &images, &[0, 1], draws, 0.0)?;
+    /// let all = network.compare_train_pass(&towers_tensor_cpu::reference(), &images, &[0, 1], draws, 0.0)?;
     /// assert!(all.len() > 5 && all.iter().all(|result| result.agrees()));
-    /// # Ok::<(), layers::Error>(())
+    /// # Ok::<(), towers_layers::Error>(())
     /// ```
     ///
     /// # Errors
@@ -179,7 +179,7 @@ impl Network {
             let step = &program.steps[number];
             let layer = program.layers.get(step.layer).map_or("", String::as_str);
             let read = |work: &Work, ids: &mut dyn Iterator<Item = TensorId>| {
-                ids.map(|id| work.read(id)).collect::<program::Result<Vec<_>>>().in_layer(layer)
+                ids.map(|id| work.read(id)).collect::<towers_program::Result<Vec<_>>>().in_layer(layer)
             };
             let before = read(&work, &mut step.reads())?;
             work.run(number..number + 1, &args, None).in_layer(layer)?;
@@ -239,7 +239,7 @@ fn repeat(
     step: &Step,
     args: &StepArgs,
     (numbers, labels): (&[Vec<f32>], &[u32]),
-) -> program::Result<Vec<Vec<f32>>> {
+) -> towers_program::Result<Vec<Vec<f32>>> {
     let mut trial = Trial::new(args.n);
     let mut tensor = |id: TensorId, numbers: Option<&Vec<f32>>| {
         let Tensor { shape, arena, .. } = *program.tensor(id);
@@ -312,12 +312,12 @@ mod tests {
         let x = graph.add(BatchNormalization::new(), x).unwrap();
         let x = graph.add(Flatten, x).unwrap();
         let logits = graph.add(Dense::new(4), x).unwrap();
-        let mut network = graph.build(logits, &tensor_cpu::device(1), 16, Mode::Training).unwrap();
+        let mut network = graph.build(logits, &towers_tensor_cpu::device(1), 16, Mode::Training).unwrap();
         network.init(1).unwrap();
         let images: Vec<f32> = (0..128).map(|k| (k as f32).sin()).collect();
         let labels: Vec<u32> = (0..16).map(|k| k % 4).collect();
         let draws = Draws { seed: 1, step: 0, first_sample: 0 };
-        let reference = tensor_cpu::reference();
+        let reference = towers_tensor_cpu::reference();
         let all = network.compare_train_pass(&reference, &images, &labels, draws, 0.0).unwrap();
         assert!(all.iter().all(Comparison::agrees), "{all:?}");
         let sums = |c: &&Comparison| c.op == "batch_norm_weight_gradient" && c.expected.abs() < 1e-6;
@@ -339,9 +339,9 @@ mod tests {
     /// A rectifier's input that is 0 up to rounding.
     #[test]
     fn a_single_element_may_flip_where_an_op_rectifies_anew() {
-        let bn = program::BatchNorm { epsilon: 1e-3, act: Activation::Relu };
+        let bn = towers_program::BatchNorm { epsilon: 1e-3, act: Activation::Relu };
         let how = |bn| {
-            let op = Op::from(program::ops::BatchNormInputGradient { bn, shared: false });
+            let op = Op::from(towers_program::ops::BatchNormInputGradient { bn, shared: false });
             Tolerance::of_op(&op, Precision::Fp32)
         };
         let expected = vec![1.0; 100_000];
@@ -349,7 +349,7 @@ mod tests {
         let agrees = |got: &[f32], how| Comparison::new("", "", [got, &expected], &how).agrees();
         got[17] = 0.0;
         assert!(agrees(&got, how(bn)));
-        assert!(!agrees(&got, how(program::BatchNorm { act: Activation::None, ..bn })));
+        assert!(!agrees(&got, how(towers_program::BatchNorm { act: Activation::None, ..bn })));
         got[..100].fill(0.0);
         assert!(!agrees(&got, how(bn)), "the first row of a thousand is missing");
     }

@@ -4,8 +4,8 @@ use super::instance::Network;
 use super::lowering::Prepared;
 use super::micro_batch::MicroBatch;
 use crate::Result;
-use program::ops::{Neighbor, Receive, Send};
-use program::{Device, Executable, Layout, Op, Span, Step, Storage};
+use towers_program::ops::{Neighbor, Receive, Send};
+use towers_program::{Device, Executable, Layout, Op, Span, Step, Storage};
 
 /// The exchanges with other replicas and other stages in the middle of a pass. A trainer implements those
 /// that its programs have.
@@ -18,7 +18,12 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If another replica failed.
-    fn all_reduce_start(&mut self, _device: &Device, _grads: &mut Storage, _at: Span) -> program::Result<()> {
+    fn all_reduce_start(
+        &mut self,
+        _device: &Device,
+        _grads: &mut Storage,
+        _at: Span,
+    ) -> towers_program::Result<()> {
         Ok(())
     }
 
@@ -26,7 +31,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If another replica failed.
-    fn all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
+    fn all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> towers_program::Result<()> {
         Err(missing("all_reduce"))
     }
 
@@ -34,7 +39,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If another replica failed.
-    fn all_gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
+    fn all_gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> towers_program::Result<()> {
         Err(missing("all_gather"))
     }
 
@@ -42,7 +47,13 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If the other stage has failed.
-    fn send(&mut self, _to: Neighbor, _device: &Device, _data: &Storage, _at: Layout) -> program::Result<()> {
+    fn send(
+        &mut self,
+        _to: Neighbor,
+        _device: &Device,
+        _data: &Storage,
+        _at: Layout,
+    ) -> towers_program::Result<()> {
         Err(missing("send"))
     }
 
@@ -56,15 +67,15 @@ pub trait Exchange {
         _device: &Device,
         _data: &mut Storage,
         _at: Layout,
-    ) -> program::Result<()> {
+    ) -> towers_program::Result<()> {
         Err(missing("receive"))
     }
 }
 
 /// The error of an exchange that the trainer does not implement.
-fn missing(op: &'static str) -> program::Error {
+fn missing(op: &'static str) -> towers_program::Error {
     let (what, value, accepted) = ("the pass", "alone", "made with an exchange that does this");
-    program::Error::Option { op, what, value, accepted }
+    towers_program::Error::Option { op, what, value, accepted }
 }
 
 impl Network {
@@ -102,7 +113,7 @@ pub(super) fn run(
     device: &Device,
     micro_batch: &mut MicroBatch,
     grads: &mut Storage,
-) -> program::Result<()> {
+) -> towers_program::Result<()> {
     let span = || program.span(step.results[0]);
     match step.op {
         Op::AllReduceStart(_) => {

@@ -2,10 +2,10 @@ use crate::error::InLayer;
 use crate::layer::check_inputs;
 use crate::parameter::ParamPlace;
 use crate::{Error, Layer, Lower, ParamSpec, Result, Role};
-use program::ops::{Neighbor, Receive};
-use program::{Builder, Program, Shape, Span, TensorId};
 use std::collections::HashMap;
 use std::sync::Arc;
+use towers_program::ops::{Neighbor, Receive};
+use towers_program::{Builder, Program, Shape, Span, TensorId};
 
 /// A tensor of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,13 +113,13 @@ impl Graph {
     /// Adds a layer that reads a value, or several, named as Keras would: `conv2d`, `conv2d_1`, ...
     ///
     /// ```
-    /// use layers::{Add, Conv2D, Graph};
+    /// use towers_layers::{Add, Conv2D, Graph};
     ///
     /// let mut graph = Graph::new("residual", [8, 8, 3]);
     /// let x = graph.add(Conv2D::new(16, 3).same(), graph.input())?;
     /// let y = graph.add(Conv2D::new(16, 3).same(), x)?;
     /// let sum = graph.add(Add::new(), [x, y])?;
-    /// # Ok::<(), layers::Error>(())
+    /// # Ok::<(), towers_layers::Error>(())
     /// ```
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Graph {
     /// of its averages, `batch_normalization/moving_mean`.
     ///
     /// ```
-    /// use layers::{BatchNormalization, Conv2D, Flatten, Graph, Mode};
+    /// use towers_layers::{BatchNormalization, Conv2D, Flatten, Graph, Mode};
     ///
     /// let mut graph = Graph::new("tiny", [4, 4, 3]);
     /// let x = graph.add(Conv2D::new(2, 3), graph.input())?;
@@ -177,7 +177,7 @@ impl Graph {
     /// assert_eq!(graph.trained(), ["conv2d_1/kernel", "conv2d_1/bias"]);
     /// let step = graph.program(logits, Mode::Training, true)?.to_string();
     /// assert!(step.contains("batch_norm_infer") && !step.contains("\nconv2d, backward"), "{step}");
-    /// # Ok::<(), layers::Error>(())
+    /// # Ok::<(), towers_layers::Error>(())
     /// ```
     pub fn freeze(&mut self, takes: impl Fn(&str) -> bool) {
         for node in &mut self.nodes {
@@ -214,7 +214,7 @@ impl Graph {
 /// Keras' name for the first layer of a class.
 ///
 /// ```
-/// assert_eq!(layers::keras_name("BatchNormalization"), "batch_normalization");
+/// assert_eq!(towers_layers::keras_name("BatchNormalization"), "batch_normalization");
 /// ```
 pub fn keras_name(class: &str) -> String {
     let (mut name, mut lower) = (String::new(), false);
@@ -236,7 +236,7 @@ pub(super) struct Alone {
 
 impl Alone {
     /// For inputs of these shapes. The first is the program's input; the others are [received](Receive).
-    pub(super) fn new(layer: &dyn Layer, name: &str, shapes: &[Shape]) -> program::Result<Self> {
+    pub(super) fn new(layer: &dyn Layer, name: &str, shapes: &[Shape]) -> towers_program::Result<Self> {
         let mut builder = Builder::new(shapes[0]);
         let mut inputs = vec![builder.input()];
         for &shape in shapes.iter().skip(1) {

@@ -5,7 +5,7 @@ use super::graph::{Graph, Mode, Value};
 use super::lowering::Prepared;
 use super::micro_batch::{MicroBatch, Pass};
 use crate::{Error, Result};
-use program::{Device, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
+use towers_program::{Device, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
 
 /// An architecture on a device, with all the memory that its passes need.
 pub struct Network {
@@ -31,7 +31,7 @@ pub struct Network {
 
 impl Graph {
     /// The number of elements of activations and their gradients in a network for batches of up to `batch`
-    /// samples, on a device that [recomputes](program::Backend::recomputes) or doesn't.
+    /// samples, on a device that [recomputes](towers_program::Backend::recomputes) or doesn't.
     ///
     /// # Errors
     /// As [`build`](Graph::build), but for the device.
@@ -39,7 +39,7 @@ impl Graph {
         let mut len = 0;
         for mode in passes_of(mode) {
             let executable = self.executable(output, batch, mode, recomputes, None)?;
-            len = len.max(executable.len(program::Arena::Activations));
+            len = len.max(executable.len(towers_program::Arena::Activations));
         }
         Ok(len)
     }
@@ -54,7 +54,7 @@ impl Graph {
     /// If the output of a layer is unused, or the device's memory doesn't suffice.
     pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
         let logits = self.shape(output);
-        program::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
+        towers_program::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
         let network = self.build_stage(output, device, batch, mode, 1)?;
         Ok(Network { whole: true, ..network })
     }

@@ -5,11 +5,11 @@ use super::graph::{Graph, Mode, Node, Value};
 use crate::error::InLayer;
 use crate::parameter::ParamPlace;
 use crate::{Error, Lower, Result};
-use program::ops::Neighbor;
-use program::passes::{self, Training};
-use program::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
+use towers_program::ops::Neighbor;
+use towers_program::passes::{self, Training};
+use towers_program::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
 
-/// Steps that memory rests before it is reused, on a device that doesn't [save](program::Backend::recomputes)
+/// Steps that memory rests before it is reused, on a device that doesn't [save](towers_program::Backend::recomputes)
 /// it. Such a device runs independent steps side by side, and branches of a backward pass would wait for each
 /// other's memory.
 const REST: usize = 6;
@@ -18,7 +18,7 @@ impl Graph {
     /// The training step of the part that ends in `output`, or its inference pass, before its tensors have places.
     ///
     /// ```
-    /// use layers::{BatchNormalization, Conv2D, Flatten, Graph, Mode};
+    /// use towers_layers::{BatchNormalization, Conv2D, Flatten, Graph, Mode};
     ///
     /// let mut graph = Graph::new("tiny", [4, 4, 3]);
     /// let x = graph.add(Conv2D::new(2, 3), graph.input())?;
@@ -26,7 +26,7 @@ impl Graph {
     /// let logits = graph.add(Flatten, x)?;
     /// let text = graph.program(logits, Mode::Inference, true)?.to_string();
     /// assert!(text.contains("= conv2d_batch_norm 3x3 %0, @conv2d/kernel, @batch_normalization/gamma,"));
-    /// # Ok::<(), layers::Error>(())
+    /// # Ok::<(), towers_layers::Error>(())
     /// ```
     ///
     /// # Errors
@@ -131,7 +131,7 @@ fn lower_node(
     inputs: &[TensorId],
     places: &[ParamPlace],
     training: bool,
-) -> program::Result<TensorId> {
+) -> towers_program::Result<TensorId> {
     if !node.layer.only_joins() {
         builder.layer(&node.name);
     }

@@ -1,6 +1,6 @@
 use super::lowering::Prepared;
 use crate::Result;
-use program::{Arena, Device, Ints, Storage, Target};
+use towers_program::{Arena, Device, Ints, Storage, Target};
 
 /// The data of one batch from its forward to its backward pass: activations, statistics, labels.
 pub(super) struct MicroBatch {

@@ -10,7 +10,7 @@ use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::ops::Range;
-use program::{Device, Layout, Memory, Phase, Span, StepArgs, TensorId, View, ViewMut};
+use towers_program::{Device, Layout, Memory, Phase, Span, StepArgs, TensorId, View, ViewMut};
 
 /// The metrics of a pass over some samples, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -301,15 +301,15 @@ impl Work<'_> {
     }
 
     /// The numbers of a tensor, back to back. Those of labels are not read.
-    pub(super) fn read(&self, id: TensorId) -> program::Result<Vec<f32>> {
+    pub(super) fn read(&self, id: TensorId) -> towers_program::Result<Vec<f32>> {
         let Work { device, prepared, micro_batch, arena } = self;
         let storage = match prepared.program().tensor(id).arena {
-            program::Arena::Activations => &micro_batch.activations,
-            program::Arena::Statistics => &micro_batch.statistics,
-            program::Arena::Parameters => &arena.params,
-            program::Arena::Gradients => &arena.grads,
-            program::Arena::Averages => &arena.running,
-            program::Arena::Labels => return Ok(Vec::new()),
+            towers_program::Arena::Activations => &micro_batch.activations,
+            towers_program::Arena::Statistics => &micro_batch.statistics,
+            towers_program::Arena::Parameters => &arena.params,
+            towers_program::Arena::Gradients => &arena.grads,
+            towers_program::Arena::Averages => &arena.running,
+            towers_program::Arena::Labels => return Ok(Vec::new()),
         };
         let Layout { offset, shape, stride } = prepared.executable.layout(id, micro_batch.n);
         if shape.is_empty() {
@@ -329,7 +329,7 @@ impl Work<'_> {
         mut steps: Range<usize>,
         args: &StepArgs,
         mut exchange: Option<&mut dyn Exchange>,
-    ) -> program::Result<()> {
+    ) -> towers_program::Result<()> {
         let Work { device, prepared, micro_batch, arena } = self;
         let program = &prepared.executable;
         let has_work = args.n > 0 || prepared.synchronizes;

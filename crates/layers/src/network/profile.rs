@@ -3,8 +3,8 @@
 use super::graph::{Graph, elements};
 use super::instance::Network;
 use crate::{Draws, Result, Role};
-use program::{Program, Shape};
 use std::borrow::Cow;
+use towers_program::{Program, Shape};
 
 /// The work of a layer for one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Graph {
 pub enum Traced<'a> {
     /// The step of this number.
     Step(&'a Program, usize),
-    /// The device's last work on the gradients, after all steps: [`program::Backend::finish_grads`].
+    /// The device's last work on the gradients, after all steps: [`towers_program::Backend::finish_grads`].
     Gradients,
 }
 
@@ -114,7 +114,7 @@ impl Network {
 mod tests {
     use super::*;
     use crate::{BatchNormalization, Concatenate, Conv2D, Dense, Flatten, Mode, Value};
-    use program::Phase;
+    use towers_program::Phase;
 
     /// A convolution, a normalization, and the same again beside it, into a dense layer.
     fn graph() -> (Graph, Value) {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_traced_pass_has_every_step_once_in_order_and_the_same_result() {
         let (graph, logits) = graph();
-        let mut network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training).unwrap();
+        let mut network = graph.build(logits, &towers_tensor_cpu::device(1), 2, Mode::Training).unwrap();
         network.init(3).unwrap();
         let images: Vec<f32> = (0..2 * 108).map(|k| (k as f32 * 0.37).sin()).collect();
         network.set_input(&images, &[1, 7]).unwrap();

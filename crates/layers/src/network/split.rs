@@ -2,9 +2,9 @@
 
 use super::graph::{Graph, Value};
 use crate::{Error, Result};
-use program::passes::{fold, leave_out_biases};
 use std::collections::HashMap;
 use strsim::levenshtein;
+use towers_program::passes::{fold, leave_out_biases};
 
 /// A place where a graph may be cut: after a layer whose output is the only earlier tensor that later layers
 /// read.
@@ -141,7 +141,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::{BatchNormalization, Concatenate, Conv2D, Dense, Flatten};
-    use program::Activation::Relu;
+    use towers_program::Activation::Relu;
 
     /// Convolution and normalization, two branches that are joined, a dense layer.
     fn graph() -> (Graph, Value) {

@@ -2,8 +2,8 @@
 
 use super::graph::{Alone, Graph, Value};
 use crate::{ParamSpec, Role};
-use program::{Op, Shape};
 use std::borrow::Cow;
+use towers_program::{Op, Shape};
 
 /// One layer of a graph, from [`Graph::steps`].
 #[derive(Clone, Debug)]
@@ -41,15 +41,15 @@ impl Graph {
     /// The layers up to the one that computes `output`, each after its inputs.
     ///
     /// ```
-    /// use layers::{Conv2D, Graph};
-    /// use program::Op;
+    /// use towers_layers::{Conv2D, Graph};
+    /// use towers_program::Op;
     ///
     /// let mut graph = Graph::new("tiny", [8, 8, 3]);
     /// let output = graph.add(Conv2D::new(4, 3).same(), graph.input())?;
     /// let [conv] = &graph.steps(output)[..] else { panic!("one layer") };
     /// assert_eq!((conv.name.as_str(), conv.params[0].shape.as_slice()), ("conv2d", &[3, 3, 3, 4][..]));
     /// assert!(matches!(conv.op, Some(Op::Conv2dForward(forward)) if forward.conv.pad.top == 1));
-    /// # Ok::<(), layers::Error>(())
+    /// # Ok::<(), towers_layers::Error>(())
     /// ```
     pub fn steps(&self, output: Value) -> Vec<Step> {
         let nodes = self.nodes.iter().filter(|node| node.output.0 <= output.0);

@@ -2,7 +2,7 @@ use super::arena::specs;
 use super::graph::{Graph, Value};
 use crate::Role;
 use core::fmt;
-use program::Shape;
+use towers_program::Shape;
 
 /// A graph's layers with their shapes and parameters. Prints as Keras' `summary()`.
 #[derive(Clone, Debug, PartialEq)]

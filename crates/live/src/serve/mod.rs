@@ -6,13 +6,13 @@ mod http;
 use crate::page::{POLICY, SCRIPT, figures, page};
 use crate::{LiveStatus, Result};
 use address::Address;
-use callbacks::{Observer, RunInfo};
 use http::{Answer, Request};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use towers_callbacks::{Observer, RunInfo};
 
 /// Connections at a time; more are closed at once.
 const CONNECTIONS: usize = 16;
@@ -148,11 +148,11 @@ impl Page {
 }
 
 impl Observer for Page {
-    fn on_begin(&mut self, _: &RunInfo<'_>) -> callbacks::Result<()> {
+    fn on_begin(&mut self, _: &RunInfo<'_>) -> towers_callbacks::Result<()> {
         let listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(listener) = listener else { return Ok(()) };
         let page = self.clone();
         let thread = thread::Builder::new().name("serve".into()).spawn(move || accept(&listener, &page));
-        thread.map(drop).map_err(callbacks::Error::other)
+        thread.map(drop).map_err(towers_callbacks::Error::other)
     }
 }

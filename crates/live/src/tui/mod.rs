@@ -3,7 +3,6 @@
 mod screen;
 
 use crate::{Error, LiveStatus, Result};
-use callbacks::{Observer, Progress, printable};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -15,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
+use towers_callbacks::{Observer, Progress, printable};
 
 /// The time between two drawings.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ impl Drop for Tui {
 }
 
 impl Observer for Tui {
-    fn on_warning(&mut self, warning: &str) -> callbacks::Result<()> {
+    fn on_warning(&mut self, warning: &str) -> towers_callbacks::Result<()> {
         let _ = writeln!(self.printed, "warning: {warning}");
         Ok(())
     }

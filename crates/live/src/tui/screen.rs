@@ -3,8 +3,6 @@
 mod text;
 
 use crate::RunStatus;
-use callbacks::figure;
-use plot::Panel;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Styled, Stylize};
@@ -12,6 +10,8 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph, Sparkline};
 use text::{fold, packed};
+use towers_callbacks::figure;
+use towers_plot::Panel;
 
 /// Blue for training and orange for validation, which colour-blind people can tell apart.
 const TRAINING: Color = Color::LightBlue;
@@ -206,9 +206,9 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 mod tests {
     use super::*;
     use crate::LiveStatus;
-    use callbacks::{Observer, testing};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use towers_callbacks::{Observer, testing};
 
     fn shown(view: &View, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");

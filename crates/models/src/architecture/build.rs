@@ -6,9 +6,9 @@ use super::site::Site;
 use super::zeros::Tensor;
 use super::{Architecture, IMAGES, LayerSpec};
 use crate::{Model, too_small};
-use layers::{Error, Graph, Result};
-use program::Activation;
 use std::collections::{HashMap, HashSet};
+use towers_layers::{Error, Graph, Result};
+use towers_program::Activation;
 
 /// No network has more layers.
 const MOST_LAYERS: usize = 2000;

@@ -4,13 +4,13 @@ use super::depthwise;
 use super::options::Options;
 use super::site::Site;
 use super::zeros::Tensor;
-use layers::{
+use towers_layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
     Dense, Dropout, Flatten, GlobalAveragePooling2D, GroupNormalization, Initializer, Layer,
     LayerNormalization, LocalResponseNormalization, MaxPooling2D, Multiply, PReLU, Rescaling, Reshape,
     Result, UpSampling2D, ZeroPadding2D,
 };
-use program::{Activation, Conv2d, Noise};
+use towers_program::{Activation, Conv2d, Noise};
 
 /// A class of layers.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ pub const CLASSES: [&str; TABLE.len()] = {
 /// The options that a class takes, by Keras' names. `None` for an unknown class.
 ///
 /// ```
-/// assert_eq!(models::options_of("Dropout"), Some(&["rate", "noise_shape"][..]));
+/// assert_eq!(towers_models::options_of("Dropout"), Some(&["rate", "noise_shape"][..]));
 /// ```
 pub fn options_of(class: &str) -> Option<&'static [&'static str]> {
     Some(find(class)?.options)

@@ -2,7 +2,7 @@
 
 use super::site::Site;
 use super::zeros::Tensor;
-use layers::{DepthwiseConv2D, LayerScale, Padding, Result, SeparableConv2D};
+use towers_layers::{DepthwiseConv2D, LayerScale, Padding, Result, SeparableConv2D};
 
 /// The options of a depthwise convolution.
 pub(super) const OPTIONS: &[&str] = &[

@@ -17,7 +17,7 @@ impl Architecture {
     /// changes the number. Returns it. One sigmoid output tells two classes apart, and stays.
     ///
     /// ```
-    /// # use models::Architecture;
+    /// # use towers_models::Architecture;
     /// let layers = serde_json::json!([{"class": "Flatten"}, {"class": "Dense", "units": 7}]);
     /// let mut architecture: Architecture = serde_json::from_value(layers)?;
     /// assert_eq!(architecture.take_classes(), Some(7));
@@ -56,7 +56,7 @@ impl Architecture {
     /// Leaves a sigmoid of several outputs at its end out: a softmax takes its place. Returns whether there was one.
     ///
     /// ```
-    /// # use models::Architecture;
+    /// # use towers_models::Architecture;
     /// let ends = |units: usize| -> serde_json::Result<Architecture> {
     ///     let dense = serde_json::json!({"class": "Dense", "units": units, "activation": "sigmoid"});
     ///     serde_json::from_value(serde_json::json!([{"class": "Flatten"}, dense]))
@@ -84,7 +84,7 @@ impl Architecture {
     /// How its first layers normalize pixels, if they are `Rescaling`s, and what they do is no identity.
     ///
     /// ```
-    /// # use models::Architecture;
+    /// # use towers_models::Architecture;
     /// let layers = serde_json::json!([
     ///     {"class": "Rescaling", "scale": 1.0 / 255.0},
     ///     {"class": "Rescaling", "scale": [4.0, 5.0, 5.0], "offset": [-2.0, -2.0, -2.5]},

@@ -23,7 +23,7 @@ pub const IMAGES: &str = "input";
 /// Each layer comes after its inputs, and the last one gives one vector of class scores a sample.
 ///
 /// ```
-/// use models::Architecture;
+/// use towers_models::Architecture;
 ///
 /// let layers = serde_json::json!([
 ///     {"class": "Conv2D", "filters": 16, "kernel_size": 3, "padding": "same", "activation": "relu"},

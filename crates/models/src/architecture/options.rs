@@ -1,9 +1,9 @@
 //! Reads the options of a layer.
 
 use super::LayerSpec;
-use layers::{Error, Initializer, Padding, Result};
-use program::{Activation, Noise, Shape};
 use serde_json::Value;
+use towers_layers::{Error, Initializer, Padding, Result};
+use towers_program::{Activation, Noise, Shape};
 
 /// More filters, units, rows or columns than any network has: sizes are multiplied before memory is asked for.
 const MOST: u64 = 65_536;
@@ -64,10 +64,10 @@ impl Options<'_> {
     }
 
     /// Rows above and below and columns to the left and to the right, by default of this number.
-    pub(super) fn sides(&self, key: &str, default: usize) -> Result<program::Pad> {
+    pub(super) fn sides(&self, key: &str, default: usize) -> Result<towers_program::Pad> {
         let refuse = || self.refuse_value(key, "N, [ROWS, COLUMNS] or [[TOP, BOTTOM], [LEFT, RIGHT]]");
         let Some(value) = self.get(key) else {
-            return Ok(program::Pad { top: default, bottom: default, left: default, right: default });
+            return Ok(towers_program::Pad { top: default, bottom: default, left: default, right: default });
         };
         let number = |value: &Value| value.as_u64().filter(|&n| n <= MOST).map(|n| n as usize);
         let two = |value: &Value| match (number(value), value.as_array().map(Vec::as_slice)) {
@@ -81,7 +81,7 @@ impl Options<'_> {
             Some(_) => None,
         };
         let [[top, bottom], [left, right]] = all.ok_or_else(refuse)?;
-        Ok(program::Pad { top, bottom, left, right })
+        Ok(towers_program::Pad { top, bottom, left, right })
     }
 
     /// The extents of a shape, of which one may be -1: that is `None`.
@@ -206,8 +206,8 @@ impl Options<'_> {
 /// is not there.
 ///
 /// ```
-/// use layers::Initializer;
-/// use models::initializer_of;
+/// use towers_layers::Initializer;
+/// use towers_models::initializer_of;
 ///
 /// assert_eq!(initializer_of(&"HeNormal".into()), Some(Initializer::HeNormal));
 /// assert_eq!(initializer_of(&"orthogonal".into()), None);

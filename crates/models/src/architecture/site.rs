@@ -2,8 +2,8 @@
 
 use super::options::Options;
 use super::zeros::Tensor;
-use layers::{Graph, Layer, Padding, Result, Value};
-use program::Activation;
+use towers_layers::{Graph, Layer, Padding, Result, Value};
+use towers_program::Activation;
 
 /// Where a layer is added.
 pub(super) struct Site<'a> {

@@ -1,8 +1,8 @@
 //! `ZeroPadding2D` becomes the padding of the layers behind it, if all of them can take it and compute the same.
 
 use super::options::Options;
-use layers::{Graph, Padding, Result, Value};
-use program::Pad;
+use towers_layers::{Graph, Padding, Result, Value};
+use towers_program::Pad;
 
 /// A layer's output, with zeros around it that the next layer adds.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ mod network;
 mod roles;
 mod sums;
 
-use parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
+use towers_parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
 
 /// The entry of every rank of a job. Without a job it does nothing.
 #[test]

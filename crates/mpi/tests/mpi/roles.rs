@@ -2,15 +2,15 @@
 
 use crate::everything::{EDGE, everything, nodes_of};
 use crate::job::{FOLDER, ROLE, mark_file};
-use mpi::{Mpi, MpiOptions};
-use parallel::{Error, Nodes, Replica, Result, SumTree};
-use program::Span;
-use rendezvous::Agreement;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use towers_mpi::{Mpi, MpiOptions};
+use towers_parallel::{Error, Nodes, Replica, Result, SumTree};
+use towers_program::Span;
+use towers_rendezvous::Agreement;
 
 /// How long ranks wait for each other in tests of hangs.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -85,7 +85,7 @@ pub fn play() {
     if let Err(error) = played {
         // In one piece: the ranks share this output.
         let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
-        mpi::end_failed_job();
+        towers_mpi::end_failed_job();
         std::process::exit(1);
     }
 }
@@ -116,7 +116,7 @@ fn run_on(
 ) -> Result<()> {
     let mpi = Mpi::start(options)?;
     mark("started", mpi.rank());
-    let devices = vec![tensor_cpu::device(1); count(mpi.rank())];
+    let devices = vec![towers_tensor_cpu::device(1); count(mpi.rank())];
     mpi.run(&devices, |replica| body(replica, folder())).map(drop)
 }
 
@@ -148,7 +148,7 @@ fn steps(mut replica: Replica) -> Result<()> {
 /// Steps to a certain one. When processes are lost, the others continue from the first step that not all have done.
 fn survives() -> Result<()> {
     let mut mpi = Mpi::start(options())?;
-    let (first_rank, devices) = (mpi.rank(), vec![tensor_cpu::device(1)]);
+    let (first_rank, devices) = (mpi.rank(), vec![towers_tensor_cpu::device(1)]);
     mark("started", first_rank);
     let done = AtomicUsize::new(0);
     loop {
@@ -226,7 +226,7 @@ fn counts() -> Result<()> {
     let sent = mpi.numbers_sent();
     let count = |mut replica: Replica| {
         let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
-        let shards = parallel::Shards::new(8, world, rank);
+        let shards = towers_parallel::Shards::new(8, world, rank);
         let tree = SumTree::new(shards.counts());
         let (earlier, mut data) = nodes_of(&device, &tree, rank, shards.own(), LENGTH)?;
         let before = sent();
@@ -236,7 +236,7 @@ fn counts() -> Result<()> {
         std::fs::write(folder().join(format!("sent-{rank}")), count.to_string()).unwrap();
         Ok(())
     };
-    mpi.run(&[tensor_cpu::device(1)], count).map(drop)
+    mpi.run(&[towers_tensor_cpu::device(1)], count).map(drop)
 }
 
 fn sums(replica: Replica, folder: &std::path::Path) -> Result<()> {

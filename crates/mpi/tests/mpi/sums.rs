@@ -1,7 +1,7 @@
 use crate::everything::everything;
 use crate::job::{Ended, Job, mpirun_is_there};
 use crate::roles::LENGTHS;
-use parallel::run_replicas;
+use towers_parallel::run_replicas;
 
 /// One, two and three processes get the same bits as that number of threads, on every rank. All-reduces
 /// overlap with computation, as between machines, or not, as on one.
@@ -56,7 +56,8 @@ fn ranks_send_partial_sums() {
 }
 
 fn on_threads(replicas: usize) -> Vec<Vec<u32>> {
-    run_replicas(&vec![tensor_cpu::device(1); replicas], |replica| everything(replica, &LENGTHS)).unwrap()
+    run_replicas(&vec![towers_tensor_cpu::device(1); replicas], |replica| everything(replica, &LENGTHS))
+        .unwrap()
 }
 
 /// What a replica has written.

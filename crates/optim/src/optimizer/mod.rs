@@ -20,7 +20,7 @@ use crate::{Clip, Error, Result, UpdateRule};
 /// | all | `weight-decay` ([decoupled](crate::WeightDecay::Decoupled)) or `l2` ([coupled](crate::WeightDecay::Coupled), PyTorch's `weight_decay`) |
 ///
 /// ```
-/// use optim::{Adam, Optimizer, Rmsprop, Sgd, WeightDecay};
+/// use towers_optim::{Adam, Optimizer, Rmsprop, Sgd, WeightDecay};
 ///
 /// let sgd: Optimizer = "sgd:momentum=0.9,nesterov".parse()?;
 /// assert_eq!(sgd, Sgd::keras().momentum(0.9).nesterov().into());
@@ -30,7 +30,7 @@ use crate::{Clip, Error, Result, UpdateRule};
 ///
 /// let adamw: Optimizer = "adamw:style=pytorch".parse()?;
 /// assert_eq!(adamw, Adam::pytorch().weight_decay(WeightDecay::Decoupled(0.01)).into());
-/// # Ok::<(), optim::Error>(())
+/// # Ok::<(), towers_optim::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Optimizer {

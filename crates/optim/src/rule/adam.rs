@@ -17,7 +17,7 @@ use super::{WeightDecay, check_lengths};
 /// "Decoupled weight decay regularization" (2019).
 ///
 /// ```
-/// use optim::{Adam, WeightDecay};
+/// use towers_optim::{Adam, WeightDecay};
 ///
 /// let adamw = Adam::pytorch().weight_decay(WeightDecay::Decoupled(0.01));
 /// assert_eq!((adamw.beta1, adamw.beta2, adamw.epsilon, adamw.epsilon_hat), (0.9, 0.999, 1e-8, false));

@@ -15,7 +15,7 @@ use super::{WeightDecay, check_lengths};
 /// third. From G. Hinton, "Neural networks for machine learning" (2012), lecture 6e.
 ///
 /// ```
-/// use optim::Rmsprop;
+/// use towers_optim::Rmsprop;
 ///
 /// // The MXNet tutorial: `keras.optimizers.rmsprop(lr=0.0001, decay=1e-6)`, its decay being the schedule `time:decay=1e-6`.
 /// let rmsprop = Rmsprop::keras2();

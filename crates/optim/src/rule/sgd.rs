@@ -28,7 +28,7 @@ pub enum Velocity {
 /// step. Weight decay acts the same without momentum. With it, PyTorch's also runs through the velocity.
 ///
 /// ```
-/// use optim::Sgd;
+/// use towers_optim::Sgd;
 ///
 /// // The MiniGoogLeNet tutorial: `SGD(lr=INIT_LR, momentum=0.9)`.
 /// let sgd = Sgd::keras().momentum(0.9);
@@ -75,7 +75,7 @@ impl Sgd {
     /// One step at learning rate `lr`, in place. `velocity` starts at 0; with a momentum of 0 it may be empty.
     ///
     /// ```
-    /// use optim::Sgd;
+    /// use towers_optim::Sgd;
     ///
     /// let (sgd, mut params, mut velocity) = (Sgd::keras().momentum(0.5), [1.0, 2.0], [0.0; 2]);
     /// for _ in 0..2 {

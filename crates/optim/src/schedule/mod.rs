@@ -34,7 +34,7 @@ use crate::{Progress, Result};
 /// | `...+warmup` | `epochs` or `steps` (required), `start=0` | [`Warmup`] |
 ///
 /// ```
-/// use optim::{Progress, Schedule};
+/// use towers_optim::{Progress, Schedule};
 ///
 /// // The MiniGoogLeNet tutorial: from 0.01 in a straight line to 0 within 70 epochs.
 /// let poly: Schedule = "poly".parse()?;
@@ -47,7 +47,7 @@ use crate::{Progress, Result};
 ///
 /// let error = "poly:pow=2".parse::<Schedule>().unwrap_err();
 /// assert_eq!(error.to_string(), "poly: option `pow` is unknown; there are power, alpha, per, epochs");
-/// # Ok::<(), optim::Error>(())
+/// # Ok::<(), towers_optim::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
@@ -61,7 +61,7 @@ impl Schedule {
     /// The schedule with a warm-up in front.
     ///
     /// ```
-    /// use optim::{Curve, Schedule, Warmup};
+    /// use towers_optim::{Curve, Schedule, Warmup};
     ///
     /// let schedule = Schedule::from(Curve::cosine()).with_warmup(Warmup::epochs(5));
     /// assert_eq!(schedule.to_string(), "cosine+warmup:epochs=5");
@@ -73,12 +73,12 @@ impl Schedule {
     /// The schedule whose curve runs over this many epochs, whatever the run has, if it ran over those of the run.
     ///
     /// ```
-    /// use optim::Schedule;
+    /// use towers_optim::Schedule;
     ///
     /// let over = |text: &str| text.parse::<Schedule>().map(|schedule| schedule.over(4).to_string());
     /// assert_eq!(over("poly")?, "poly:epochs=4");
     /// assert_eq!(over("cosine:epochs=3")?, "cosine:epochs=3");
-    /// # Ok::<(), optim::Error>(())
+    /// # Ok::<(), towers_optim::Error>(())
     /// ```
     #[must_use]
     pub fn over(mut self, run: u64) -> Self {

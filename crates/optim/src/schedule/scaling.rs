@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A `k` below 1, of a batch that is smaller, lowers the rate in the same way.
 ///
 /// ```
-/// use optim::{LinearScaling, Progress};
+/// use towers_optim::{LinearScaling, Progress};
 ///
 /// // A rate for batches of 64, on four replicas of 64.
 /// let scaling = LinearScaling { base_batch: 64, warmup_epochs: 5 };

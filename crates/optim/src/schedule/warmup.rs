@@ -14,7 +14,7 @@ use crate::{Progress, Result};
 /// rate use the start `1 / n`.
 ///
 /// ```
-/// use optim::{Curve, Progress, Schedule, Warmup};
+/// use towers_optim::{Curve, Progress, Schedule, Warmup};
 ///
 /// // Four GPUs: four times the rate, reached within 5 epochs from the rate of one.
 /// let schedule = Schedule::from(Curve::Constant).with_warmup(Warmup::epochs(5).starting_at(0.25));

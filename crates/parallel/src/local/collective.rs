@@ -6,9 +6,9 @@ use crate::collective::equal_part;
 use crate::sum_tree::add_up;
 use crate::system::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Collective, Error, Nodes, Result, SumTree, slice_batch};
-use program::{Device, Span, Storage};
 use std::sync::Arc;
 use std::{mem, slice};
+use towers_program::{Device, Span, Storage};
 
 /// The collective of threads of one process: from GPU to GPU if all replicas have one, else through host
 /// memory. Both give the same bits.

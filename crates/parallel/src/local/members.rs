@@ -5,9 +5,9 @@ use super::on_device::{on_gpus, on_gpus_of_their_own};
 #[cfg(feature = "cuda")]
 use crate::Nccl;
 use crate::{Across, Collective, Local, Result};
-use program::Device;
 use std::sync::Arc;
 use std::time::Duration;
+use towers_program::Device;
 
 /// The replicas of this process in a group: their collectives by rank, and what a failing thread aborts. For
 /// [`run_members`](crate::run_members).

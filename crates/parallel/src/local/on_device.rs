@@ -2,11 +2,11 @@ use super::barrier::Barrier;
 use super::collective::OnDevice;
 use crate::collective::equal_part;
 use crate::{Error, Nodes, Result};
-use program::{Device, Span, Storage};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor_cuda::{Cuda, Peers, nccl};
+use towers_program::{Device, Span, Storage};
+use towers_tensor_cuda::{Cuda, Peers, nccl};
 
 /// Whether every replica has a separate GPU, and NCCL joins them. It refuses two ranks on one.
 pub(crate) fn on_gpus_of_their_own(devices: &[Device]) -> bool {
@@ -66,7 +66,7 @@ impl OnGpus {
 
 impl OnDevice for OnGpus {
     fn has(&self, data: &Storage) -> bool {
-        data.get::<tensor_cuda::Buffer>().is_some()
+        data.get::<towers_tensor_cuda::Buffer>().is_some()
     }
 
     fn all_reduce(
@@ -99,8 +99,8 @@ impl OnDevice for OnGpus {
     }
 }
 
-impl<'a> From<Nodes<'a>> for tensor_cuda::Nodes<'a> {
+impl<'a> From<Nodes<'a>> for towers_tensor_cuda::Nodes<'a> {
     fn from(Nodes { tree, earlier }: Nodes<'a>) -> Self {
-        tensor_cuda::Nodes { earlier, counts: tree.nodes(), joins: tree.joins() }
+        towers_tensor_cuda::Nodes { earlier, counts: tree.nodes(), joins: tree.joins() }
     }
 }

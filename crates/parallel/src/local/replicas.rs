@@ -6,12 +6,12 @@ use super::on_device::refuse_clones;
 use crate::{Collective, Error, Local};
 use core::convert::Infallible;
 use core::time::Duration;
-use program::{Device, Span};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::ScopedJoinHandle;
+use towers_program::{Device, Span};
 
 /// The argument of a replica's body.
 pub struct Replica {

@@ -1,10 +1,10 @@
 use crate::local::barrier::Barrier;
 use crate::{Error, Result};
-use rendezvous::Watchdog;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
-use tensor_cuda::nccl::Communicator;
+use towers_rendezvous::Watchdog;
+use towers_tensor_cuda::nccl::Communicator;
 
 /// What the members of a group of [`Nccl`](crate::Nccl) share, on threads of one process. Its communicators are closed
 /// with it.
@@ -61,7 +61,7 @@ impl NcclGroup {
         let parted_all = std::thread::scope(|scope| {
             let barriers = parted.iter_mut().map(|communicator| scope.spawn(|| communicator.barrier()));
             let barriers: Vec<_> = barriers.collect();
-            let join = |barrier: ScopedJoinHandle<'_, program::Result<()>>| {
+            let join = |barrier: ScopedJoinHandle<'_, towers_program::Result<()>>| {
                 barrier.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             barriers.into_iter().try_for_each(join)

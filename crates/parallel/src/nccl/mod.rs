@@ -10,13 +10,13 @@ use crate::local::barrier::Barrier;
 use crate::local::hangs::waiting_outside;
 use crate::{Collective, Error, Nodes, Queued, Result, SumTree};
 use group::Failures;
-use program::{Device, Span, Storage};
-use rendezvous::Watchdog;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tensor_cuda::Cuda;
-use tensor_cuda::nccl::{Communicator, HostBarrier, Join, UniqueId, unique_id};
+use towers_program::{Device, Span, Storage};
+use towers_rendezvous::Watchdog;
+use towers_tensor_cuda::Cuda;
+use towers_tensor_cuda::nccl::{Communicator, HostBarrier, Join, UniqueId, unique_id};
 
 /// The collective of GPUs by NVIDIA's NCCL: of threads with a GPU each
 /// ([`run_replicas`](crate::run_replicas)), or of processes with one GPU or several ([`NcclProcess`], or
@@ -81,11 +81,12 @@ impl Nccl {
         let failures = Failures { barrier: Arc::new(Barrier::new(devices.len())), watch };
         let begin = |(own, device)| {
             let (id, failures) = (UniqueId::from_bytes(id), failures.clone());
-            let failed = Some(Box::new(move || failures.first()) as tensor_cuda::nccl::Failed);
+            let failed = Some(Box::new(move || failures.first()) as towers_tensor_cuda::nccl::Failed);
             Communicator::begin(gpu(device)?, Join { id, rank: rank + own, world, patience, failed })
         };
-        let joining = devices.iter().enumerate().map(begin).collect::<program::Result<Vec<_>>>()?;
-        let joined: program::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
+        let joining = devices.iter().enumerate().map(begin).collect::<towers_program::Result<Vec<_>>>()?;
+        let joined: towers_program::Result<Vec<_>> =
+            joining.into_iter().map(|joining| joining.finish()).collect();
         Ok(Nccl::members(failures, joined?))
     }
 
@@ -126,12 +127,12 @@ impl Nccl {
     fn call(
         &mut self,
         data: &mut Storage,
-        act: impl FnOnce(&mut Communicator, &mut Storage) -> program::Result<()>,
+        act: impl FnOnce(&mut Communicator, &mut Storage) -> towers_program::Result<()>,
     ) -> Result<()> {
         self.enter();
         let result = match &mut self.communicator {
             Some(communicator) => waiting_outside(|| act(communicator, data)),
-            None => Err(program::Error::DeviceMismatch { op: "collective" }),
+            None => Err(towers_program::Error::DeviceMismatch { op: "collective" }),
         };
         self.telling(result)
     }
@@ -146,7 +147,7 @@ impl Nccl {
         self.watch().into_iter().for_each(Watchdog::enter);
     }
 
-    fn telling<T>(&self, result: program::Result<T>) -> Result<T> {
+    fn telling<T>(&self, result: towers_program::Result<T>) -> Result<T> {
         let error = match result {
             Ok(done) => return Ok(done),
             Err(error) => error,
@@ -154,7 +155,7 @@ impl Nccl {
         if let Some(reason) = self.group.failures.first() {
             return Err(Error::Aborted { reason });
         }
-        if !matches!(error, program::Error::Device { .. }) {
+        if !matches!(error, towers_program::Error::Device { .. }) {
             self.group.at_fault.store(true, Ordering::Relaxed);
         }
         self.abort(&format!("replica {} failed: {error}", self.rank));
@@ -168,8 +169,8 @@ fn id_of(bytes: &[u8]) -> Result<[u8; UniqueId::BYTES]> {
     bytes.try_into().map_err(|_| Error::Transport { name: "NCCL", what: what.into() })
 }
 
-fn gpu(device: &Device) -> program::Result<&Cuda> {
-    device.get().ok_or(program::Error::DeviceMismatch { op: "NCCL" })
+fn gpu(device: &Device) -> towers_program::Result<&Cuda> {
+    device.get().ok_or(towers_program::Error::DeviceMismatch { op: "NCCL" })
 }
 
 impl Collective for Nccl {
@@ -267,8 +268,10 @@ impl Queued for Nccl {
         let Some(communicator) = self.communicator.as_mut().filter(|_| threads.world() > 1) else { return };
         communicator.set_blocking(blocking.then(|| {
             let threads = Arc::clone(threads);
-            let called_off =
-                |error: Error| program::Error::Device { device: "NCCL".into(), message: error.to_string() };
+            let called_off = |error: Error| towers_program::Error::Device {
+                device: "NCCL".into(),
+                message: error.to_string(),
+            };
             Box::new(move || threads.wait().map_err(called_off)) as HostBarrier
         }));
     }

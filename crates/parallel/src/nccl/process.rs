@@ -3,11 +3,11 @@ use crate::local::members::Members;
 use crate::local::replicas::run_members;
 use crate::{Across, Error, Replica, Result};
 use core::fmt::Display;
-use program::Device;
-use rendezvous::{Agreement, ProcessGroup, Watchdog, longest_silence};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use towers_program::Device;
+use towers_rendezvous::{Agreement, ProcessGroup, Watchdog, longest_silence};
 
 /// NCCL may notice a lost process before the watchdog does. The watchdog names it a moment later.
 const MOMENT: Duration = Duration::from_secs(2);

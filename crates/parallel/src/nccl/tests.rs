@@ -13,11 +13,11 @@ use crate::local::replicas::run_members;
 use crate::{Error, Exchanges, Nodes, Replica, SumTree, add_run, run_replicas, slice_batch};
 use emulated::gpus;
 use everything::{EDGE, LENS, bring, everything, value};
-use program::{Device, GraphCache, ReplayArgs, Span, Storage};
 use std::sync::Arc;
 use std::time::Duration;
-use tensor_cuda::Options as CudaOptions;
-use tensor_cuda::{Cuda, nccl};
+use towers_program::{Device, GraphCache, ReplayArgs, Span, Storage};
+use towers_tensor_cuda::Options as CudaOptions;
+use towers_tensor_cuda::{Cuda, nccl};
 
 /// A group on emulated GPUs.
 fn over_threads(devices: &[Device], in_order: bool, patience: Duration) -> Members {
@@ -41,7 +41,7 @@ fn in_order_it_has_the_bits_of_threads_in_host_memory() {
     let everything = |replica| everything(replica, &LENS);
     for world in 2..=4 {
         let Some(devices) = gpus(world) else { return };
-        let host = run_replicas(&vec![tensor_cpu::device(1); world], everything).unwrap();
+        let host = run_replicas(&vec![towers_tensor_cpu::device(1); world], everything).unwrap();
         let by_nccl = run_members(&devices, over_threads(&devices, true, PATIENCE), everything).unwrap();
         assert_eq!(by_nccl, host, "{world} replicas");
     }
@@ -72,7 +72,7 @@ fn statistics_are_added_in_the_same_order_by_every_collective() {
         exchanges.run(|exchange| Ok::<_, Error>(exchange.all_reduce(&device, &mut data, at)?))?;
         Ok::<_, Error>(data.to_vec(&device, EDGE, 9)?)
     };
-    let host = run_replicas(&vec![tensor_cpu::device(1); 3], sum).unwrap();
+    let host = run_replicas(&vec![towers_tensor_cpu::device(1); 3], sum).unwrap();
     assert_eq!(run_members(&devices, over_threads(&devices, false, PATIENCE), sum).unwrap(), host);
 }
 
@@ -203,7 +203,7 @@ fn a_rank_brings_the_nodes_of_the_tree() {
 #[test]
 fn only_gpus_can_join() {
     let join = NcclJoin { id: vec![0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
-    assert!(Nccl::join(&[tensor_cpu::device(1)], join).is_err());
+    assert!(Nccl::join(&[towers_tensor_cpu::device(1)], join).is_err());
     let Some(devices) = gpus(1) else { return };
     let join = NcclJoin { id: vec![0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
     let error = Nccl::join(&devices, join).err().unwrap().to_string();
@@ -248,12 +248,12 @@ fn processes_of_several_replicas_join_by_an_id() {
 /// NCCL itself, on all GPUs of the machine.
 #[test]
 fn real_gpus_add_up_by_nccl() {
-    if let Err(why) = tensor_cuda::available().and_then(|()| nccl::available()) {
+    if let Err(why) = towers_tensor_cuda::available().and_then(|()| nccl::available()) {
         println!("SKIPPED: sums by NCCL: {why}");
         return;
     }
-    for world in 1..=tensor_cuda::gpus().unwrap().len() {
-        let open = |gpu| tensor_cuda::device(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
+    for world in 1..=towers_tensor_cuda::gpus().unwrap().len() {
+        let open = |gpu| towers_tensor_cuda::device(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
             let group = || ordered(Nccl::on_threads(&devices, PATIENCE).unwrap(), in_order);

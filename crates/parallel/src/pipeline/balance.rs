@@ -6,8 +6,8 @@
 ///
 /// ```
 /// // Two stages: 3 + 1 + 2 and 5.
-/// assert_eq!(parallel::balance(&[3, 1, 2, 5], 2), Some(vec![3]));
-/// assert_eq!(parallel::balance(&[3, 1], 3), None);
+/// assert_eq!(towers_parallel::balance(&[3, 1, 2, 5], 2), Some(vec![3]));
+/// assert_eq!(towers_parallel::balance(&[3, 1], 3), None);
 /// ```
 pub fn balance(costs: &[u64], stages: usize) -> Option<Vec<usize>> {
     let n = costs.len();

@@ -16,8 +16,8 @@ pub enum Pass {
 /// [`in_flight`] micro-batches wait for their backward pass.
 ///
 /// ```
-/// use parallel::Pass::{Backward as B, Forward as F};
-/// use parallel::one_forward_one_backward;
+/// use towers_parallel::Pass::{Backward as B, Forward as F};
+/// use towers_parallel::one_forward_one_backward;
 ///
 /// assert_eq!(one_forward_one_backward(2, 0, 3), [F(0), F(1), B(0), F(2), B(1), B(2)]);
 /// assert_eq!(one_forward_one_backward(2, 1, 3), [F(0), B(0), F(1), B(1), F(2), B(2)]);

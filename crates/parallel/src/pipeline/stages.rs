@@ -8,9 +8,9 @@ use crate::local::replicas::{run_threads, run_within};
 use crate::{Collective, Error, Local, Replica, Result};
 use core::fmt::Display;
 use core::time::Duration;
-use program::Device;
-use program::ops::Neighbor;
 use std::sync::Arc;
+use towers_program::Device;
+use towers_program::ops::Neighbor;
 
 /// A stage of a replica's pipeline: some consecutive layers on a separate device, with links to the
 /// neighbouring stages.
@@ -99,12 +99,12 @@ impl Stage {
 /// a body may keep the others waiting.
 ///
 /// ```
-/// use parallel::{Error, run_stages};
-/// use program::ops::Neighbor;
+/// use towers_parallel::{Error, run_stages};
+/// use towers_program::ops::Neighbor;
 ///
 /// // Two replicas of two stages: each first stage sends its number on.
 /// let patience = std::time::Duration::from_secs(300);
-/// let seen = run_stages(&vec![tensor_cpu::device(1); 4], 2, patience, |replica, stage| {
+/// let seen = run_stages(&vec![towers_tensor_cpu::device(1); 4], 2, patience, |replica, stage| {
 ///     let mut number = replica.rank() as f32 + 1.0;
 ///     if stage.is_first() {
 ///         stage.send(Neighbor::Next, |tensor| Ok::<_, Error>(tensor.push(number)))?;

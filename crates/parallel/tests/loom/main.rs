@@ -42,5 +42,5 @@ mod system {
 }
 
 use collective::{Collective, Nodes};
-use parallel::{Error, Result, slice_batch};
 use sum_tree::SumTree;
+use towers_parallel::{Error, Result, slice_batch};

@@ -5,8 +5,8 @@ use crate::local::collective::Local;
 use crate::pipeline::link::Link;
 use crate::{Error, Result};
 use loom::thread::{Builder, JoinHandle};
-use program::Span;
 use std::sync::Arc;
+use towers_program::Span;
 
 /// Runs the test in every order with at most so many preemptions: switches away from a thread that could continue.
 fn in_every_order(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
@@ -159,7 +159,7 @@ fn group(world: usize) -> Vec<Local> {
 
 /// An all-reduce of this many numbers. The replica's own ones are its number plus 1.
 fn sum(local: &mut Local, len: usize) -> Result<Vec<f32>> {
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let (mut data, at) = (device.alloc(len)?, Span::new(0, len));
     device.fill(local.rank() as f32 + 1.0, &mut data, at)?;
     local.all_reduce_sum(&device, &mut data, at)?;
@@ -206,7 +206,7 @@ fn an_abort_leaves_no_half_sum() {
 fn a_failure_of_one_is_told_to_the_other() {
     in_every_order(5, || {
         let failed = all(group(2), |mut local| {
-            let device = tensor_cpu::device(1);
+            let device = towers_tensor_cpu::device(1);
             let (mut data, at) = (device.alloc(2).unwrap(), Span::new(local.rank(), 2));
             local.all_reduce_sum(&device, &mut data, at).unwrap_err().to_string()
         });

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use image::{ImageFormat, Rgb, RgbImage};
-use pictures::{Decoder, Error, Resize, ValidationFrom};
+use towers_pictures::{Decoder, Error, Resize, ValidationFrom};
 
 /// A picture of one colour in `dir/name`.
 pub(crate) fn picture(dir: &Path, name: &str, (width, height): (u32, u32), colour: [u8; 3]) {
@@ -24,7 +24,7 @@ fn train_and_test_folders_of_pictures_of_any_size() {
         picture(dir.path(), &format!("{test_name}/dog/c.jpg"), (640, 480), [255, 255, 255]);
         fs::write(dir.path().join("train/dog/notes.txt"), "not a picture").unwrap();
         fs::write(dir.path().join("train/dog/._b.png"), "a Mac was here").unwrap();
-        let data = pictures::read(dir.path()).unwrap();
+        let data = towers_pictures::read(dir.path()).unwrap();
         assert_eq!(data.classes, ["cat", "dog"]);
         assert_eq!(data.train.labels.to_vec(), [0, 1, 1]);
         assert_eq!(data.test.labels.to_vec(), [1]);
@@ -49,13 +49,13 @@ fn pictures_are_scaled_to_the_size_that_is_asked_for() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         halves(width, height).save(path).unwrap();
     }
-    let data = pictures::ClassFolders::new(dir.path()).image_size(48, 40).read().unwrap();
+    let data = towers_pictures::ClassFolders::new(dir.path()).image_size(48, 40).read().unwrap();
     for split in [&data.train, data.validation.as_ref().unwrap(), &data.test] {
         assert_eq!(split.shape(), [48, 40, 3]);
         let pixel = |x: usize| split.images[[0, 47, x, 2]];
         assert_eq!((pixel(0), pixel(15), pixel(24), pixel(39)), (10, 10, 200, 200));
     }
-    let one = pictures::picture(dir.path().join("train/b/0.png"), [48, 40, 3]).unwrap();
+    let one = towers_pictures::picture(dir.path().join("train/b/0.png"), [48, 40, 3]).unwrap();
     assert_eq!(one, halves(40, 48).into_raw(), "one of the same size is left as it is");
     assert!(data.train.images.outer_iter().nth(1).unwrap().iter().eq(&one));
 }
@@ -64,7 +64,7 @@ fn pictures_are_scaled_to_the_size_that_is_asked_for() {
 fn a_folder_to_validate_on_is_not_that_to_test_on() {
     for name in ["val", "valid", "validation"] {
         let dir = tempfile::tempdir().unwrap();
-        let read = || pictures::read(dir.path()).unwrap();
+        let read = || towers_pictures::read(dir.path()).unwrap();
         for class in ["cat", "dog"] {
             (0..6).for_each(|k| picture(dir.path(), &format!("train/{class}/{k}.png"), (2, 2), [1, 0, 0]));
         }
@@ -76,7 +76,7 @@ fn a_folder_to_validate_on_is_not_that_to_test_on() {
         );
         picture(dir.path(), &format!("{name}/cat/c.png"), (2, 2), [2, 0, 0]);
         let (data, from) = (read(), ValidationFrom::Validation(name.into()));
-        let first = |split: &pictures::Split| (split.labels.to_vec(), split.images[[0, 0, 0, 0]]);
+        let first = |split: &towers_pictures::Split| (split.labels.to_vec(), split.images[[0, 0, 0, 0]]);
         assert_eq!((first(&data.test), data.validation_from), ((vec![1], 3), Some(from.clone())));
         assert_eq!((data.validation.as_ref().map(first), data.train.len()), (Some((vec![0], 2)), 12));
         fs::remove_dir_all(dir.path().join("test")).unwrap();
@@ -98,10 +98,11 @@ fn without_a_test_folder_every_sixth_picture_is_for_testing() {
         picture(dir.path(), &format!("few/{k}.png"), (2, 2), [100 + k, 0, 0]);
     }
     picture(dir.path(), "single/0.png", (2, 2), [200, 0, 0]);
-    let data = pictures::read(dir.path()).unwrap();
+    let data = towers_pictures::read(dir.path()).unwrap();
     assert_eq!(data.classes, ["few", "many", "single"]);
-    let reds =
-        |split: &pictures::Split| split.images.outer_iter().map(|image| image[[0, 0, 0]]).collect::<Vec<_>>();
+    let reds = |split: &towers_pictures::Split| {
+        split.images.outer_iter().map(|image| image[[0, 0, 0]]).collect::<Vec<_>>()
+    };
     assert_eq!(reds(&data.test), [102, 5, 11]);
     assert_eq!(reds(&data.train), [100, 101, 0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12, 200]);
 }
@@ -112,7 +113,7 @@ fn a_class_may_be_called_train() {
     for name in ["bus/0.png", "bus/1.png", "train/0.png", "train/1.png"] {
         picture(dir.path(), name, (2, 2), [0; 3]);
     }
-    assert_eq!(pictures::read(dir.path()).unwrap().classes, ["bus", "train"]);
+    assert_eq!(towers_pictures::read(dir.path()).unwrap().classes, ["bus", "train"]);
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn all_bad_pictures_are_named() {
     fs::write(dir.path().join("b/30.png"), "").unwrap();
     let whole = fs::read(dir.path().join("a/03.png")).unwrap();
     fs::write(dir.path().join("a/03.png"), &whole[..whole.len() / 2]).unwrap();
-    let error = pictures::read(dir.path()).unwrap_err();
+    let error = towers_pictures::read(dir.path()).unwrap_err();
     let Error::Pictures(bad) = &error else { panic!("{error}") };
     assert!(matches!(&bad[0], Error::Image { path, .. } if path.ends_with("a/03.png")), "{error}");
     let told = error.to_string();
@@ -138,7 +139,7 @@ fn all_bad_pictures_are_named() {
     ];
     assert!(listed.iter().all(|one| told.contains(one)), "{told}");
     (0..12).for_each(|k| fs::write(dir.path().join(format!("a/{k:02}.png")), "").unwrap());
-    let told = pictures::read(dir.path()).unwrap_err().to_string();
+    let told = towers_pictures::read(dir.path()).unwrap_err().to_string();
     assert!(
         told.starts_with("14 pictures") && told.contains("a/10.png: it is empty; and 4 more; get"),
         "{told}"
@@ -164,7 +165,7 @@ fn why_a_picture_is_bad_is_told() {
         (b"", "it is empty".to_owned()),
     ] {
         fs::write(dir.path().join("bad.png"), content).unwrap();
-        let told = pictures::picture(dir.path().join("bad.png"), [8, 8, 3]).unwrap_err().to_string();
+        let told = towers_pictures::picture(dir.path().join("bad.png"), [8, 8, 3]).unwrap_err().to_string();
         assert!(told.starts_with("can't decode the picture ") && told.contains("bad.png: "), "{told}");
         assert!(told.ends_with(&says), "{told}");
     }
@@ -197,7 +198,10 @@ fn a_palette_that_ends_within_a_colour_is_an_error_of_that_picture() {
         [&png[..8], &chunk(b"IHDR", &header), &palette, &pixels, &png[png.len() - 12..]].concat(),
     )
     .unwrap();
-    for error in [pictures::read(dir.path()).unwrap_err(), pictures::picture(&path, [1, 1, 3]).unwrap_err()] {
+    for error in [
+        towers_pictures::read(dir.path()).unwrap_err(),
+        towers_pictures::picture(&path, [1, 1, 3]).unwrap_err(),
+    ] {
         assert!(
             error.to_string().contains("b/5.png: Format error decoding Png: the decoder panicked"),
             "{error}"
@@ -226,7 +230,7 @@ fn a_picture_is_turned_as_its_exif_orientation_says() {
         // Whether the corners above on the left and right, and below on the left, are red.
         let corners = |exif: &[u8]| {
             fs::write(&path, put(&file, exif)).unwrap();
-            let pixels = pictures::picture(&path, [16, 16, 3]).unwrap();
+            let pixels = towers_pictures::picture(&path, [16, 16, 3]).unwrap();
             [0, 15, 15 * 16].map(|pixel| pixels[3 * pixel] > 125)
         };
         assert_eq!(corners(&exif(1)), [true, false, true], "{name}");
@@ -290,12 +294,14 @@ fn pictures_of_one_channel_are_grey() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         picture.save(path).unwrap();
     }
-    assert_eq!(pictures::picture(&names[0], [1, 2, 1]).unwrap(), [76, 29]);
+    assert_eq!(towers_pictures::picture(&names[0], [1, 2, 1]).unwrap(), [76, 29]);
     // The mean of both is 52.5, that of the colours 127.5.
-    assert_eq!(pictures::picture(&names[0], [1, 1, 1]).unwrap(), [53]);
+    assert_eq!(towers_pictures::picture(&names[0], [1, 1, 1]).unwrap(), [53]);
     for on_demand in [0, u64::MAX] {
-        let folders =
-            pictures::ClassFolders::new(dir.path()).image_size(1, 2).channels(1).on_demand_above(on_demand);
+        let folders = towers_pictures::ClassFolders::new(dir.path())
+            .image_size(1, 2)
+            .channels(1)
+            .on_demand_above(on_demand);
         let data = folders.read().unwrap();
         assert_eq!(
             (data.train.shape(), data.train.pixels(0..1, &mut Vec::new()).unwrap()),
@@ -306,7 +312,7 @@ fn pictures_of_one_channel_are_grey() {
             if on_demand == 0 { &[255, 0, 0, 0, 0, 255] } else { &[76, 76, 76, 29, 29, 29] };
         assert_eq!(colours.pixels(0..1, &mut Vec::new()).unwrap(), expected);
     }
-    let error = pictures::picture(&names[0], [1, 2, 4]).unwrap_err().to_string();
+    let error = towers_pictures::picture(&names[0], [1, 2, 4]).unwrap_err().to_string();
     assert!(error.starts_with("pictures can't have 4 channels"), "{error}");
 }
 
@@ -319,12 +325,12 @@ fn batches_of_pictures() {
         picture(dir.path(), &format!("b/{k}.png"), (2, 2), [100 + k, 0, 0]);
     }
     let read = |on_demand| {
-        let folders = pictures::ClassFolders::new(dir.path()).image_size(2, 2).whole(true);
+        let folders = towers_pictures::ClassFolders::new(dir.path()).image_size(2, 2).whole(true);
         folders.on_demand_above(on_demand).read().unwrap().test
     };
     let (now, on_demand) = (read(u64::MAX), read(0));
-    let batches = |split: &pictures::Split| -> Vec<_> {
-        let owned = |batch: dataset::Result<_>| {
+    let batches = |split: &towers_pictures::Split| -> Vec<_> {
+        let owned = |batch: towers_dataset::Result<_>| {
             let (images, labels): (ndarray::Array4<u8>, ndarray::ArrayView1<u16>) = batch.unwrap();
             (images, labels.to_vec())
         };
@@ -356,7 +362,8 @@ fn pictures_have_the_pixels_of_pillow() {
             let hex = picture["pixels"].as_str().unwrap();
             let byte = |k| u8::from_str_radix(&hex[k..k + 2], 16).unwrap();
             let pixels: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-            let own = pictures::picture(golden.join("pictures").join(name), [size[0], size[1], 3]).unwrap();
+            let own =
+                towers_pictures::picture(golden.join("pictures").join(name), [size[0], size[1], 3]).unwrap();
             let worst = own.iter().zip(&pixels).map(|(a, b)| a.abs_diff(*b)).max().unwrap();
             // Decoders of lossy formats round differently.
             let most = if name.ends_with(".jpg") || name.starts_with("lossy") { 3 } else { 0 };
@@ -374,8 +381,9 @@ fn pictures_that_would_have_other_colours_are_refused() {
         ("one_fine_colour", "its colours are sampled more finely than its brightness"),
         ("called_rgb", "its components are called R, G and B, but its head says YCbCr"),
     ] {
-        let error =
-            pictures::picture(folder.join(name).with_extension("jpg"), [9, 12, 3]).unwrap_err().to_string();
+        let error = towers_pictures::picture(folder.join(name).with_extension("jpg"), [9, 12, 3])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(&format!("{says}; save it anew")), "{error}");
     }
 }
@@ -387,7 +395,8 @@ fn a_buffer_of_another_length_is_refused() {
     ["a/0.png", "b/0.png", "a/1.png", "b/1.png"]
         .iter()
         .for_each(|name| picture(dir.path(), name, (6, 6), [5; 3]));
-    let data = pictures::ClassFolders::new(dir.path()).image_size(4, 3).on_demand_above(0).read().unwrap();
+    let data =
+        towers_pictures::ClassFolders::new(dir.path()).image_size(4, 3).on_demand_above(0).read().unwrap();
     let _ = data.train.files.unwrap().read(0, &mut [0; 10]);
 }
 
@@ -397,7 +406,7 @@ fn grey_pictures_of_sixteen_bits_have_their_upper_eight() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep.png");
     image::ImageBuffer::from_pixel(2, 2, image::Luma([0x12ff_u16])).save(&path).unwrap();
-    assert_eq!(pictures::picture(&path, [2, 2, 3]).unwrap(), [0x12; 12]);
+    assert_eq!(towers_pictures::picture(&path, [2, 2, 3]).unwrap(), [0x12; 12]);
 }
 
 /// No format paints what is missing.
@@ -410,7 +419,7 @@ fn a_picture_that_is_cut_off_is_an_error() {
         let path = dir.path().join(name);
         for len in [whole.len() / 4, whole.len() / 2, whole.len() - 20] {
             fs::write(&path, &whole[..len]).unwrap();
-            let read = pictures::picture(&path, [9, 12, 3]);
+            let read = towers_pictures::picture(&path, [9, 12, 3]);
             assert!(read.is_err(), "{name} of {len} bytes, not {}", whole.len());
         }
     }
@@ -426,13 +435,13 @@ fn a_picture_that_claims_to_be_huge_is_refused() {
     let mut png = fs::read(dir.path().join("b/0.png")).unwrap();
     png[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
     fs::write(dir.path().join("b/0.png"), png).unwrap();
-    assert!(matches!(pictures::read(dir.path()), Err(Error::Image { .. })));
+    assert!(matches!(towers_pictures::read(dir.path()), Err(Error::Image { .. })));
 }
 
 #[test]
 fn folders_that_are_no_data_set() {
     let dir = tempfile::tempdir().unwrap();
-    let reason = |dir: &Path| match pictures::read(dir) {
+    let reason = |dir: &Path| match towers_pictures::read(dir) {
         Err(Error::ClassFolders { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
@@ -443,7 +452,7 @@ fn folders_that_are_no_data_set() {
     assert!(reason(dir.path()).contains("no picture: .bmp, .gif,"));
     picture(dir.path(), "b/0.png", (2, 2), [0; 3]);
     assert!(reason(dir.path()).contains("no picture for the test split"));
-    assert!(matches!(pictures::read(dir.path().join("none")), Err(Error::File(_))));
+    assert!(matches!(towers_pictures::read(dir.path().join("none")), Err(Error::File(_))));
 
     let split = tempfile::tempdir().unwrap();
     for name in ["train/a/0.png", "train/b/0.png", "test/c/0.png"] {
@@ -465,7 +474,7 @@ fn a_limit_takes_as_many_of_each_class() {
         fs::write(dir.path().join(beyond), "no picture").unwrap();
     }
     let limited = |train, test| {
-        pictures::ClassFolders::new(dir.path()).limit_train(train).limit_test(test).read().unwrap()
+        towers_pictures::ClassFolders::new(dir.path()).limit_train(train).limit_test(test).read().unwrap()
     };
     let data = limited(8, 2);
     assert_eq!(data.train.labels.to_vec(), [0, 0, 0, 0, 1, 1, 1, 2]);
@@ -473,7 +482,7 @@ fn a_limit_takes_as_many_of_each_class() {
     assert_eq!(reds, [0, 1, 2, 3, 0, 1, 2, 0]);
     assert_eq!(data.test.labels.to_vec(), [0, 1]);
     assert_eq!(limited(2, 0).train.labels.to_vec(), [0, 1]);
-    assert!(pictures::read(dir.path()).is_err());
+    assert!(towers_pictures::read(dir.path()).is_err());
 }
 
 #[test]
@@ -484,7 +493,7 @@ fn files_that_are_passed_over_are_told() {
     }
     let told = || {
         let mut told = Vec::new();
-        let folders = pictures::ClassFolders::new(dir.path());
+        let folders = towers_pictures::ClassFolders::new(dir.path());
         folders.progress(|step| told.push(step.to_string().replace('\\', "/"))).read().unwrap();
         told
     };
@@ -493,7 +502,11 @@ fn files_that_are_passed_over_are_told() {
     }
     picture(dir.path(), "train/dog/deeper/than/1.png", (2, 2), [0; 3]);
     assert!(told().is_empty());
-    assert_eq!(pictures::read(dir.path()).unwrap().train.labels.to_vec(), [0, 1, 1], "a picture of a dog");
+    assert_eq!(
+        towers_pictures::read(dir.path()).unwrap().train.labels.to_vec(),
+        [0, 1, 1],
+        "a picture of a dog"
+    );
     fs::write(dir.path().join("test/cat/z.tiff"), "II*").unwrap();
     assert_eq!(told(), ["passed over 1 file that is no picture by its name, test/cat/z.tiff"]);
     for name in ["train/cat/a.txt", "train/dog/deeper/notes.txt"] {
@@ -510,7 +523,7 @@ fn links_to_folders_are_not_followed() {
     picture(dir.path(), "cat/0.png", (2, 2), [0; 3]);
     std::os::unix::fs::symlink("..", dir.path().join("cat/above")).unwrap();
     std::os::unix::fs::symlink("0.png", dir.path().join("cat/1.png")).unwrap();
-    let found = pictures::Found::below(dir.path());
+    let found = towers_pictures::Found::below(dir.path());
     assert_eq!(found.pictures, ["cat/0.png", "cat/1.png"].map(|name| dir.path().join(name)));
     assert_eq!(found.others, [dir.path().join("cat/above")]);
 }

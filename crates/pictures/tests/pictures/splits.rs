@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pictures::{ClassFolders, Dataset, Error, ValidationFrom};
 use tempfile::TempDir;
+use towers_pictures::{ClassFolders, Dataset, Error, ValidationFrom};
 
 use crate::folder::picture;
 
@@ -18,7 +18,7 @@ fn folder_of(names: &[&str]) -> TempDir {
 /// The classes, and the pictures to train, validate and test on.
 fn counts(data: &Dataset) -> (Vec<&str>, usize, Option<usize>, usize) {
     let classes = data.classes.iter().map(String::as_str).collect();
-    (classes, data.train.len(), data.validation.as_ref().map(pictures::Split::len), data.test.len())
+    (classes, data.train.len(), data.validation.as_ref().map(towers_pictures::Split::len), data.test.len())
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn splits_may_have_any_of_their_usual_names() {
             name(test, "dog/3.png"),
         ];
         let dir = folder_of(&names.each_ref().map(String::as_str));
-        let data = pictures::read(dir.path()).unwrap_or_else(|error| panic!("{train}: {error}"));
+        let data = towers_pictures::read(dir.path()).unwrap_or_else(|error| panic!("{train}: {error}"));
         assert_eq!(counts(&data), (vec!["cat", "dog"], 3, None, 1), "{train}");
         assert_eq!(data.tests_on_validation(), !tests, "{test}");
     }
@@ -71,7 +71,7 @@ fn what_looks_like_splits_and_is_none_is_refused() {
         (&["test/cat/1.png", "test/dog/1.png"], "it has no folder to train on; call it `train`"),
     ] {
         let dir = folder_of(names);
-        match pictures::read(dir.path()) {
+        match towers_pictures::read(dir.path()) {
             Err(Error::Splits { path, reason }) => {
                 assert!(path == dir.path() && reason.contains(says), "{names:?}: {reason}");
             }
@@ -106,9 +106,12 @@ fn what_belongs_to_no_split_is_left_out_and_told() {
 #[test]
 fn classes_that_are_named_like_splits_are_read_in_a_folder_train() {
     let dir = folder_of(&["train/bus/1.png", "train/train/1.png", "train/test/1.png", "val/test/2.png"]);
-    assert_eq!(counts(&pictures::read(dir.path()).unwrap()), (vec!["bus", "test", "train"], 3, None, 1));
+    assert_eq!(
+        counts(&towers_pictures::read(dir.path()).unwrap()),
+        (vec!["bus", "test", "train"], 3, None, 1)
+    );
     let dir = folder_of(&["valid/1.png", "valid/2.png", "invalid/1.png"]);
-    assert_eq!(pictures::read(dir.path()).unwrap().classes, ["invalid", "valid"]);
+    assert_eq!(towers_pictures::read(dir.path()).unwrap().classes, ["invalid", "valid"]);
 }
 
 #[test]

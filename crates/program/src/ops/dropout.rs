@@ -10,7 +10,7 @@ pub struct Dropout {
     pub rate: f32,
     /// The elements that are dropped or kept together.
     pub noise: Noise,
-    /// The layer's stream of random numbers: `philox::domain` of its name.
+    /// The layer's stream of random numbers: `towers_philox::domain` of its name.
     pub domain: u32,
 }
 
@@ -21,7 +21,7 @@ signatures! {
 impl Dropout {
     /// The mask of a training step.
     pub fn mask(&self, args: &StepArgs) -> DropoutMask {
-        let key = philox::key(args.seed, self.domain);
+        let key = towers_philox::key(args.seed, self.domain);
         DropoutMask {
             rate: self.rate,
             noise: self.noise,

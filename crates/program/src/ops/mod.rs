@@ -52,7 +52,7 @@ pub use zero_pad::ZeroPad;
 /// The operands of each op, by name.
 ///
 /// ```
-/// use program::operands;
+/// use towers_program::operands;
 ///
 /// let given = operands::Conv2dForward { x: "x", w: "kernel", b: None };
 /// assert_eq!(Vec::from(given), ["x", "kernel"]);

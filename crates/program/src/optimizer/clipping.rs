@@ -1,6 +1,6 @@
 use super::ClippedGrads;
 use crate::{Backend, Device, Error, Result, Span, Storage};
-use optim::Clip;
+use towers_optim::Clip;
 
 /// The clipping of an arena, whose parameters may be trained in the first epochs alone.
 #[derive(Debug)]

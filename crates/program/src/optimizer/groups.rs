@@ -1,5 +1,5 @@
 use crate::{ParamRun, Span};
-use optim::{ParamGroup, UpdateRule};
+use towers_optim::{ParamGroup, UpdateRule};
 
 /// Runs of an arena, each of parameters of one group, and until which epoch they are trained.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ mod state;
 pub use state::OptimizerState;
 
 use crate::{Ints, Span, Storage};
-use optim::{Clip, WeightDecay};
+use towers_optim::{Clip, WeightDecay};
 
 /// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 use super::clipping::Clipping;
 use super::groups::Grouped;
 use crate::{Device, Error, ParamRun, Result, Span, Storage};
-use optim::{Optimizer, ParamGroup};
+use towers_optim::{Optimizer, ParamGroup};
 
 /// An optimizer for one arena of parameters: its rule, and its state.
 ///
@@ -13,10 +13,10 @@ use optim::{Optimizer, ParamGroup};
 /// Here a straight line is fitted to four points, by least squares:
 ///
 /// ```
-/// use optim::{Curve, Progress, Schedule, Sgd};
-/// use program::{OptimizerState, Span};
+/// use towers_optim::{Curve, Progress, Schedule, Sgd};
+/// use towers_program::{OptimizerState, Span};
 ///
-/// let device = tensor_cpu::reference();
+/// let device = towers_tensor_cpu::reference();
 /// let (mut params, mut grads) = (device.alloc(2)?, device.alloc(2)?); // slope, intercept
 /// let mut state = OptimizerState::new(&device, Sgd::keras().momentum(0.9), 2)?;
 /// let schedule = Schedule::from(Curve::cosine());
@@ -36,7 +36,7 @@ use optim::{Optimizer, ParamGroup};
 /// }
 /// let line = params.to_vec(&device, 0, 2)?;
 /// assert!((line[0] - 2.0).abs() < 1e-3 && (line[1] - 1.0).abs() < 1e-3);
-/// # Ok::<(), program::Error>(())
+/// # Ok::<(), towers_program::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct OptimizerState {
@@ -79,10 +79,10 @@ impl OptimizerState {
     /// name has are left alone. Gradients are clipped by the norm of each of `params`; before, the arena is a single one.
     ///
     /// ```
-    /// use optim::Sgd;
-    /// use program::{OptimizerState, Span};
+    /// use towers_optim::Sgd;
+    /// use towers_program::{OptimizerState, Span};
     ///
-    /// let device = tensor_cpu::device(1);
+    /// let device = towers_tensor_cpu::device(1);
     /// let params = [("dense/kernel", Span::new(0, 2)), ("dense/bias", Span::new(2, 1))];
     /// let groups = ["*/bias:lr-multiplier=2,epochs=1".parse()?];
     /// let mut state = OptimizerState::new(&device, Sgd::keras(), 3)?.grouped(&groups, params)?;
@@ -94,7 +94,7 @@ impl OptimizerState {
     ///     state.step(&device, 0.5, &mut weights, &mut grads, Span::new(0, 3))?;
     /// }
     /// assert_eq!(weights.to_vec(&device, 0, 3)?, [-1.0, -1.0, -1.0]);
-    /// # Ok::<(), program::Error>(())
+    /// # Ok::<(), towers_program::Error>(())
     /// ```
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl OptimizerState {
         &self.optimizer
     }
 
-    /// The arenas of the memory with their [names](optim::UpdateRule::state), each laid out as the parameters.
+    /// The arenas of the memory with their [names](towers_optim::UpdateRule::state), each laid out as the parameters.
     pub fn arenas(&self) -> impl Iterator<Item = (&'static str, &Storage)> {
         self.optimizer.rule.state().iter().copied().zip(&self.state)
     }

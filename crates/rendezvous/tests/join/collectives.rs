@@ -1,8 +1,8 @@
 //! Connected processes decide together before they begin.
 
 use super::{BLOB, at, free_port};
-use rendezvous::{Agreement, Error, ProcessGroup, Result, connect};
 use std::thread;
+use towers_rendezvous::{Agreement, Error, ProcessGroup, Result, connect};
 
 const WORLD: usize = 3;
 

@@ -5,13 +5,13 @@
 
 mod collectives;
 
-use rendezvous::{Error, Place, ProcessGroup, Result, Secret, Settings, Source, connect as join};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use towers_rendezvous::{Error, Place, ProcessGroup, Result, Secret, Settings, Source, connect as join};
 
 const BLOB: &[u8] = &[42; 128];
 /// Longer than any test takes without a hang.

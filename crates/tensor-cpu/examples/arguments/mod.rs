@@ -1,6 +1,6 @@
 //! What the benchmarks share.
 
-use tensor_cpu::Cpu;
+use towers_tensor_cpu::Cpu;
 
 /// The device of the command line, `[THREADS] [--bf16]`, and its arguments. Without the unit that bf16 wants, none, which is said.
 pub fn device() -> Option<(Cpu, Vec<String>)> {

@@ -3,7 +3,7 @@
 use super::sums::Finish;
 use crate::Cpu;
 use crate::element::Element;
-use program::{Conv2d, Layout, View, ViewMut, Write};
+use towers_program::{Conv2d, Layout, View, ViewMut, Write};
 
 /// How convolutions of tensors of such numbers are computed, if they have no groups.
 pub(crate) trait Convolved: Element {

@@ -3,7 +3,7 @@ use super::problem::{inside, is_pointwise};
 use crate::Cpu;
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Conv2d, Layout, Shape, View};
+use towers_program::{Conv2d, Layout, Shape, View};
 
 /// About so many tasks are wanted, and at most so many elements of partial sums.
 const TASKS: usize = 16;

@@ -10,7 +10,7 @@ use super::sums::Finish;
 
 use crate::Cpu;
 use core::ops::Range;
-use program::{Conv2d, Layout, View, ViewMut, Write};
+use towers_program::{Conv2d, Layout, View, ViewMut, Write};
 
 /// Channels in and out of a block, at least, if there are so many.
 const LEAST_CHANNELS: usize = 16;

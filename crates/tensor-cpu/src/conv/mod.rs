@@ -35,8 +35,8 @@ pub(crate) use grouped::weights_len;
 use crate::element::Bf16;
 use crate::norm_operands::Infer;
 use crate::{Cpu, activation, normalization};
-use program::{Activation, BatchNorm, Conv2d, Layout, Shape, View, ViewMut, Write};
 use sums::Finish;
+use towers_program::{Activation, BatchNorm, Conv2d, Layout, Shape, View, ViewMut, Write};
 
 /// Elements of scratch memory for a pass. `x` and `y` are where the input or its gradient lies, and the output or its.
 pub(crate) fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {

@@ -1,6 +1,6 @@
 use super::kernels::BLOCK;
 use core::ops::Range;
-use program::{Conv2d, Layout};
+use towers_program::{Conv2d, Layout};
 
 /// One direction of a [`Problem`]: which source coordinates an output reads.
 ///
@@ -235,7 +235,7 @@ impl Problem {
 
 /// Whether each output pixel reads the input pixel of the same number alone.
 pub(super) fn is_pointwise(conv: &Conv2d) -> bool {
-    conv.kernel == [1, 1] && conv.stride == [1, 1] && conv.pad == program::Pad::VALID
+    conv.kernel == [1, 1] && conv.stride == [1, 1] && conv.pad == towers_program::Pad::VALID
 }
 
 fn places(at: Layout, phase: [usize; 2], stride: [usize; 2]) -> Places {

@@ -3,7 +3,7 @@ use super::problem::Problem;
 use super::sums::Finish;
 use super::{Convolved, Pass, grads, phases, sums, winograd};
 use crate::Cpu;
-use program::{Conv2d, Layout, View, ViewMut, Write};
+use towers_program::{Conv2d, Layout, View, ViewMut, Write};
 
 impl Convolved for f32 {
     fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {

@@ -6,7 +6,7 @@ use super::problem::Problem;
 use crate::Cpu;
 use crate::threads::Shards;
 use core::ops::Range;
-use program::Write;
+use towers_program::Write;
 
 /// What becomes of the sums: in this order.
 #[derive(Clone, Copy)]

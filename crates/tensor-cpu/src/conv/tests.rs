@@ -3,11 +3,11 @@
 use super::{Pass, winograd};
 use crate::simd::Level;
 use crate::{Cpu, Reference};
-use program::ops::{
+use towers_program::ops::{
     Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward, LinearInputGradient,
     LinearWeightGradient,
 };
-use program::{
+use towers_program::{
     Activation, Arena, Conv2d, Error, Layout, Linear, Pad, Shape, StepArgs, TensorId, Trial, TrialRun, Write,
 };
 

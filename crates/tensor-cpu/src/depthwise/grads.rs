@@ -5,7 +5,7 @@ use crate::Cpu;
 use crate::element::{Element, Format};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Shape, View};
+use towers_program::{Shape, View};
 
 /// Parts of the batch that are summed by themselves, at most, and elements of their sums together.
 const PARTS: usize = 16;

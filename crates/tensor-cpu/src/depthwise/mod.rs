@@ -22,9 +22,9 @@ use crate::element::Element;
 use crate::norm_operands::Infer;
 use crate::{Cpu, normalization};
 use plan::Plan;
-use program::ops::Depthwise;
-use program::{Activation, BatchNorm, Layout, View, ViewMut, Write};
 use sums::Finish;
+use towers_program::ops::Depthwise;
+use towers_program::{Activation, BatchNorm, Layout, View, ViewMut, Write};
 
 /// Elements of scratch memory for a pass. `x` and `y` are where the input or its gradient lies, and the output or its.
 pub(crate) fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Depthwise, x: Layout, y: Layout) -> usize {

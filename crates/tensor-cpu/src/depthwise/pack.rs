@@ -7,7 +7,7 @@ use crate::dispatch::multiversion;
 use crate::element::{Element, put};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::Write;
+use towers_program::Write;
 
 multiversion! {
     /// Packs a row of the source: of its channels those of a group's blocks, all planes. `to` is the ring of all blocks.

@@ -1,8 +1,8 @@
 use super::axis::Axis;
 use super::kernels::{BLOCK, Line, Ring};
 use core::ops::Range;
-use program::Layout;
-use program::ops::Depthwise;
+use towers_program::Layout;
+use towers_program::ops::Depthwise;
 
 /// Elements of the packed rows of one block of channels under some output rows: what stays in the nearest cache.
 const NEAR: usize = 6 << 10;

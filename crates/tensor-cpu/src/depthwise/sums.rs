@@ -6,7 +6,7 @@ use crate::element::{Element, Format};
 use crate::pointwise::activate;
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Activation, View, ViewMut, Write};
+use towers_program::{Activation, View, ViewMut, Write};
 
 /// What is done to the sums before they are stored.
 #[derive(Clone, Copy)]

@@ -2,8 +2,12 @@
 
 use super::Depthwise;
 use crate::{Cpu, Reference};
-use program::ops::{DepthwiseForward, DepthwiseInputGradient, DepthwiseNormalized, DepthwiseWeightGradient};
-use program::{Activation, Arena, BatchNorm, Layout, Pad, Shape, StepArgs, TensorId, Trial, TrialRun, Write};
+use towers_program::ops::{
+    DepthwiseForward, DepthwiseInputGradient, DepthwiseNormalized, DepthwiseWeightGradient,
+};
+use towers_program::{
+    Activation, Arena, BatchNorm, Layout, Pad, Shape, StepArgs, TensorId, Trial, TrialRun, Write,
+};
 
 /// Numbers in -1..1, the same for the same seed. Where activations are bf16 they need no rounding.
 fn random(cpu: &Cpu, len: usize, mut seed: u64) -> Vec<f32> {

@@ -1,5 +1,5 @@
 use super::operand::{Input, Output, put};
-use program::{Activation, Write};
+use towers_program::{Activation, Write};
 
 /// The activation of one number. NaN stays NaN, so that a diverged run is seen.
 pub(crate) fn act(activation: Activation, x: f64) -> f64 {

@@ -6,8 +6,8 @@ use super::{Reference, elementwise, images, optimizer, softmax};
 use crate::buffer::filled;
 use crate::operand::{clipped_arenas, optimizer_step, run, run_mut};
 use core::ops::Range;
-use optim::UpdateRule;
-use program::{
+use towers_optim::UpdateRule;
+use towers_program::{
     Backend, Bytes, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result,
     Span, StepArgs, Storage, View, ViewMut, Write,
 };

@@ -1,5 +1,5 @@
 use super::operand::{Input, Output, put};
-use program::Write;
+use towers_program::Write;
 
 pub(crate) fn shuffle(groups: usize, x: Input, mut y: Output, mode: Write) {
     for row in 0..x.shape().rows() {

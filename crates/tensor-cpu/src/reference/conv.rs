@@ -4,7 +4,7 @@ use super::operand::{Input, Output};
 use super::window::{Window, pixels};
 use crate::norm_operands::Infer;
 use core::ops::Range;
-use program::{Activation, BatchNorm, Conv2d, Write};
+use towers_program::{Activation, BatchNorm, Conv2d, Write};
 
 /// What a group has: input and output channels, 1 where there are none, so that no pixel has a group.
 struct Group {

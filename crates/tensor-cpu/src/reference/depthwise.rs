@@ -3,8 +3,8 @@ use super::normalization;
 use super::operand::{Input, Output};
 use super::window::{Window, pixels};
 use crate::norm_operands::Infer;
-use program::ops::Depthwise;
-use program::{Activation, BatchNorm, Write};
+use towers_program::ops::Depthwise;
+use towers_program::{Activation, BatchNorm, Write};
 
 /// The weights of one tap: one for each output channel.
 fn weights<'a>(conv: &Depthwise, w: &'a [f64], tap: usize) -> &'a [f64] {

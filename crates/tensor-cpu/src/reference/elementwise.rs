@@ -1,5 +1,5 @@
 use super::operand::{Input, Output, put};
-use program::{DropoutMask, Write};
+use towers_program::{DropoutMask, Write};
 
 pub(crate) fn copy(factor: f64, x: Input, mut y: Output, mode: Write) {
     for row in 0..x.shape().rows() {

@@ -1,7 +1,7 @@
 use super::operand::Output;
 use crate::images::copy_labels;
 use crate::operand::run;
-use program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
+use towers_program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
 
 pub(crate) fn load(
     load: &LoadImages,

@@ -1,6 +1,6 @@
 use super::activation::act;
 use super::operand::{Input, Output, put};
-use program::{Activation, Linear, Write};
+use towers_program::{Activation, Linear, Write};
 
 pub(crate) fn forward(
     linear: &Linear,

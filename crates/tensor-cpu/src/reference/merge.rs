@@ -1,6 +1,6 @@
 use super::operand::{Input, Output, put};
-use program::Write;
-use program::ops::{How, Spread};
+use towers_program::Write;
+use towers_program::ops::{How, Spread};
 
 /// The number of `z` that meets channel `k` of pixel `row` of a tensor with so many pixels a sample.
 fn other(z: Input, spread: Spread, pixels: usize, row: usize, k: usize) -> f64 {

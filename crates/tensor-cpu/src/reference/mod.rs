@@ -24,8 +24,8 @@ pub(crate) mod window;
 /// Its buffers are `Vec<f64>`, so a test can read and write them without rounding to f32.
 ///
 /// ```
-/// use program::{Activation, Layout, Shape, StepArgs, Trial, Write, ops::Activate};
-/// use tensor_cpu::Reference;
+/// use towers_program::{Activation, Layout, Shape, StepArgs, Trial, Write, ops::Activate};
+/// use towers_tensor_cpu::Reference;
 ///
 /// let (at, mut trial) = (Layout::contiguous(Shape::vectors(1, 3)), Trial::new(1));
 /// let (x, y) = (trial.activations(at, &[-1.0, 0.0, 2.5]), trial.activations(at, &[0.0; 3]));
@@ -33,7 +33,7 @@ pub(crate) mod window;
 /// let mut run = trial.on(&Reference)?;
 /// run.run(&StepArgs::inference(1))?;
 /// assert_eq!(run.read(y, 1)?, [0.0, 0.0, 2.5]);
-/// # Ok::<(), program::Error>(())
+/// # Ok::<(), towers_program::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference;

@@ -2,8 +2,8 @@ use super::activation::{act, act_gradient};
 use super::operand::{Input, Output, put};
 use crate::norm_operands::{Infer, Saved, Train};
 use core::ops::Range;
-use program::ops::{BatchNormInferGradient, GroupNorm};
-use program::{BatchNorm, Write};
+use towers_program::ops::{BatchNormInferGradient, GroupNorm};
+use towers_program::{BatchNorm, Write};
 
 /// The numbers of one channel.
 fn channel(x: Input, c: usize) -> impl Iterator<Item = f64> {

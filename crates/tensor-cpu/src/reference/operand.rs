@@ -1,4 +1,4 @@
-use program::{
+use towers_program::{
     Arena, Error, Executable, Layout, Memory, Result, Shape, Step, TensorId, View, ViewMut, Write,
 };
 

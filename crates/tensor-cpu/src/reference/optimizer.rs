@@ -1,5 +1,5 @@
-use optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::Span;
+use towers_optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_program::Span;
 
 /// The parameter and gradient after weight decay.
 fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {

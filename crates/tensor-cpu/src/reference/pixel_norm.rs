@@ -2,8 +2,8 @@
 
 use super::operand::{Input, Output, put};
 use core::ops::Range;
-use program::Write;
-use program::ops::{LayerNorm, LocalResponseNorm};
+use towers_program::Write;
+use towers_program::ops::{LayerNorm, LocalResponseNorm};
 
 /// The normalized channels of a pixel, and one over their deviation.
 fn normalized(op: &LayerNorm, x: &[f64]) -> (Vec<f64>, f64) {

@@ -1,6 +1,6 @@
 use super::operand::{Input, Output, put};
 use super::window::{Window, pixels};
-use program::{Pool2d, Shape, Write};
+use towers_program::{Pool2d, Shape, Write};
 
 /// The place of the largest number of channel `c` under the window of output `(i, j)`, the first among equals. NaN counts
 /// as larger than any number.

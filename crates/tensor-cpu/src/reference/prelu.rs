@@ -1,5 +1,5 @@
 use super::operand::{Input, Output, put};
-use program::Write;
+use towers_program::Write;
 
 pub(crate) fn forward(x: Input, slopes: &[f64], mut y: Output) {
     for row in 0..x.shape().rows() {

@@ -6,8 +6,8 @@ use super::{
     prelu, softmax, spatial,
 };
 use crate::norm_operands::{Infer, Saved, Train};
-use program::ops::{Reshape, Spread};
-use program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
+use towers_program::ops::{Reshape, Spread};
+use towers_program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
 
 /// Runs a step.
 pub(crate) fn run(

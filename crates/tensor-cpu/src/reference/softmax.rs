@@ -1,5 +1,5 @@
 use super::operand::{Input, Output};
-use program::{SoftmaxXent, Target};
+use towers_program::{SoftmaxXent, Target};
 
 /// The logarithms of the classes' probabilities. The largest logit is taken away first, so that nothing overflows and no
 /// large one swallows the sum.

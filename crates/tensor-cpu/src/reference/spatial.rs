@@ -2,8 +2,8 @@
 
 use super::operand::{Input, Output, put};
 use super::window::pixels;
-use program::Write;
-use program::ops::{Upsample, ZeroPad};
+use towers_program::Write;
+use towers_program::ops::{Upsample, ZeroPad};
 
 pub(crate) fn zero_pad(pad: &ZeroPad, x: Input, mut y: Output, mode: Write) {
     let place = |at: usize, before: i64, size: usize| {
@@ -31,8 +31,8 @@ fn taps(op: &Upsample, axis: usize, i: usize, size: usize) -> Vec<(usize, f64)> 
 }
 
 /// For each output pixel and each input pixel that it is made of: both, as `(sample, row, column)`, and the weight.
-fn blends(op: &Upsample, x: program::Shape, mut each: impl FnMut([usize; 3], [usize; 3], f64)) {
-    let y = program::Shape { h: x.h * op.by[0], w: x.w * op.by[1], ..x };
+fn blends(op: &Upsample, x: towers_program::Shape, mut each: impl FnMut([usize; 3], [usize; 3], f64)) {
+    let y = towers_program::Shape { h: x.h * op.by[0], w: x.w * op.by[1], ..x };
     for (n, i, j) in pixels(y) {
         for (row, down) in taps(op, 0, i, x.h) {
             for (column, across) in taps(op, 1, j, x.w) {

@@ -1,5 +1,5 @@
-use program::ops::Depthwise;
-use program::{Conv2d, Pad, Pool2d, Shape};
+use towers_program::ops::Depthwise;
+use towers_program::{Conv2d, Pad, Pool2d, Shape};
 
 /// A window that moves over an image: what convolution and pooling share.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Every step finds the scratch memory that it needs, with tensors inside of others too, as concatenations have them.
 
 use crate::Cpu;
-use program::ops::*;
-use program::{
+use towers_program::ops::*;
+use towers_program::{
     Activation, Arena, BatchNorm, Conv2d, Layout, Linear, Op, Pad, Pool2d, Result, Shape, StepArgs, TensorId,
     Trial, Write,
 };

@@ -1,11 +1,11 @@
 //! What changes or looks at the rows and columns of images, against values from PyTorch, made by `tests/golden/spatial.py`.
 
 use super::{Golden, Ops, expect, left};
-use program::ops::{
+use towers_program::ops::{
     AveragePool, AveragePoolGradient, LayerNorm, LayerNormGradient, LocalResponseNorm,
     LocalResponseNormGradient, MaxPool, MaxPoolGradient, Upsample, UpsampleGradient, ZeroPad,
 };
-use program::{Arena, Device, Op, Pad, Pool2d, StepArgs, TensorId};
+use towers_program::{Arena, Device, Op, Pad, Pool2d, StepArgs, TensorId};
 
 /// Windows over the edge, and padding that counts.
 pub(super) fn windows(device: &Device) {

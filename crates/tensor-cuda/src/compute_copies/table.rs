@@ -3,7 +3,7 @@
 use crate::Cuda;
 use crate::driver::{Ptr, u32_of};
 use crate::memory::Memory;
-use program::{Result, Span};
+use towers_program::{Result, Span};
 
 /// The side of a tile in compute_copies.cu.
 const TILE: usize = 64;

@@ -1,8 +1,8 @@
 //! Places in streams that others can wait for.
 
 use super::{Driver, Event};
-use program::Result;
 use std::sync::Arc;
+use towers_program::Result;
 
 /// A movable event in a driver's stream. Before it is put anywhere it has passed.
 pub(crate) struct Mark {

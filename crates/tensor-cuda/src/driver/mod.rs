@@ -15,8 +15,8 @@ pub(crate) use mark::Mark;
 pub(crate) use watch::{Pause, Watch};
 
 use core::ffi::c_void;
-use program::{Error, Result};
 use std::sync::Arc;
+use towers_program::{Error, Result};
 
 /// An address in the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

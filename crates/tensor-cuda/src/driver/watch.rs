@@ -1,7 +1,7 @@
 //! Waiting with a check.
 
-use program::Result;
 use std::time::Duration;
+use towers_program::Result;
 
 /// Called repeatedly while the host waits for a stream.
 pub(crate) trait Watch: Send + Sync {
@@ -45,7 +45,7 @@ impl Pause {
 mod tests {
     use super::*;
     use core::sync::atomic::{AtomicU32, Ordering};
-    use program::Error;
+    use towers_program::Error;
 
     struct Patience(AtomicU32);
 

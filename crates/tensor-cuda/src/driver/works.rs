@@ -1,6 +1,6 @@
 //! The pieces of work of a capture, and their dependencies.
 
-use program::Result;
+use towers_program::Result;
 
 /// The pieces of work of a capture. `N` is a node of the graph. The driver reads and sets the stream's
 /// dependencies for the next node.

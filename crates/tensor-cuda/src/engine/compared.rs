@@ -6,7 +6,7 @@ use super::product::Product;
 use crate::driver::Ptr;
 use crate::layer::Pass;
 use crate::{Buffer, Cuda};
-use program::{Backend as _, Conv2d, Precision, Result, Shape, Storage, Write};
+use towers_program::{Backend as _, Conv2d, Precision, Result, Shape, Storage, Write};
 
 /// Numbers on the device in the format of activations, and their place.
 fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (Storage, Ptr) {

@@ -35,10 +35,10 @@ use crate::version::Version;
 use crate::{Cuda, Options};
 use plan::{Handle, Plan};
 use product::Product;
-use program::{Linear, Precision, Result, Write};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
+use towers_program::{Linear, Precision, Result, Write};
 
 /// Scratch memory for the parts of long sums: NVIDIA's recommendation for Hopper.
 const SCRATCH: usize = 32 << 20;

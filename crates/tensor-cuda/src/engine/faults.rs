@@ -6,8 +6,8 @@ use crate::lock::lock;
 use crate::number::MISSING;
 use core::fmt::Display;
 use core::ops::RangeInclusive;
-use program::{Error, Result, Write};
 use std::sync::atomic::Ordering;
+use towers_program::{Error, Result, Write};
 
 /// The effect of a failed call on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

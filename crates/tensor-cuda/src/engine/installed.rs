@@ -9,8 +9,8 @@ use crate::driver::{Driver, Ptr};
 use crate::layer::{Layer, Pass};
 use crate::place::Place;
 use crate::{Cuda, Options};
-use program::{Result, Shape, Write};
 use std::sync::Arc;
+use towers_program::{Result, Shape, Write};
 
 /// Each library, or the reason why it is not used.
 pub(crate) struct Installed {
@@ -79,7 +79,7 @@ mod tests {
     /// create a handle for the emulated device, which is the other reason.)
     #[test]
     fn missing_libraries_are_replaced() -> Result<()> {
-        let driver = Arc::clone(Cuda::emulated(program::Precision::Fp32)?.driver());
+        let driver = Arc::clone(Cuda::emulated(towers_program::Precision::Fp32)?.driver());
         let lines = Installed::new(&driver, &Options::default()).describe();
         assert!(
             lines.iter().filter(|line| line.starts_with("own kernels, because cu")).count() == 2,

@@ -9,7 +9,7 @@ use crate::driver::Ptr;
 use crate::layer::{Layer, Pass};
 use crate::place::Place;
 use crate::{Cuda, Kernels};
-use program::{Conv2d, Precision, Result, Shape, Write};
+use towers_program::{Conv2d, Precision, Result, Shape, Write};
 
 /// Needs nothing but the driver and NVRTC, and gives the same bits every time. The 16-bit formats use tensor
 /// cores if the GPU has them. f32 stays f32, even where TF32 would be allowed.
@@ -111,7 +111,7 @@ impl Engine for Own {
 mod tests {
     use super::*;
     use crate::Options;
-    use program::Pad;
+    use towers_program::Pad;
 
     #[test]
     fn few_channels_are_ours_unless_only_libraries_are_allowed() -> Result<()> {

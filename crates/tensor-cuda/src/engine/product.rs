@@ -4,7 +4,7 @@ use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::layer::Pass;
 use crate::source::Source;
-use program::{Conv2d, Error, Pad, Result, Shape, Write};
+use towers_program::{Conv2d, Error, Pad, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "convolution.cu",

@@ -7,7 +7,7 @@ use super::product::{divisor, in_parts, parts};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
-use program::{Conv2d, Pad, Result, Shape, Write};
+use towers_program::{Conv2d, Pad, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source =
     Source { name: "sliding.cu", text: include_str!("../../kernels/sliding.cu"), kernels: &["slide_filter"] };

@@ -6,7 +6,7 @@ use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::layer::Pass;
 use crate::source::Source;
-use program::{Conv2d, Result, Shape, Write};
+use towers_program::{Conv2d, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "small_window.cu",
@@ -111,7 +111,7 @@ impl<'a> SmallWindow<'a> {
 mod tests {
     use super::super::compared;
     use super::*;
-    use program::{Pad, Precision};
+    use towers_program::{Pad, Precision};
 
     /// Whole and broken tiles of pixels and outputs, strides, padding that differs by side, windows of all
     /// widths.

@@ -3,7 +3,7 @@
 use crate::driver::Ptr;
 use core::fmt;
 use cudarc::nccl::sys::ncclResult_t;
-use program::Result;
+use towers_program::Result;
 
 /// The id of a group. Rank 0 draws it and sends it to the others.
 #[derive(Clone, Copy, PartialEq, Eq)]

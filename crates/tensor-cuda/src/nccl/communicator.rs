@@ -6,9 +6,9 @@ use super::session::{Join, Session, Way};
 use crate::Cuda;
 use crate::driver::Pause;
 use crate::memory::Scratch;
-use program::{Error, Result, Span, Storage};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use towers_program::{Error, Result, Span, Storage};
 
 /// The longest wait for a look that is under way, which takes microseconds.
 const LAST_LOOK: Duration = Duration::from_secs(1);

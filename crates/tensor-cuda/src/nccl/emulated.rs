@@ -6,9 +6,9 @@ use super::session::{Failed, Join};
 use super::transport::{MemoryTransport, Transport};
 use super::wire::Wire;
 use crate::Cuda;
-use program::Result;
 use std::sync::Arc;
 use std::time::Duration;
+use towers_program::Result;
 
 /// A group of ranks on emulated devices, one each, with the time-out `patience`. `failed` makes each rank's
 /// source of the others' failures, given its rank.

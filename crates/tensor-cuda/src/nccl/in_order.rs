@@ -5,7 +5,7 @@ use super::calls::Op;
 use crate::driver::Ptr;
 use crate::share::share;
 use crate::sum::{Nodes, Stack};
-use program::{Result, Span, Storage};
+use towers_program::{Result, Span, Storage};
 
 const F32: usize = size_of::<f32>();
 const CALL: &str = "a group of ncclSend and ncclRecv";

@@ -11,8 +11,8 @@ use crate::number::{self, number};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use cudarc::nccl::sys;
-use program::{Error, Result};
 use std::sync::Arc;
+use towers_program::{Error, Result};
 
 /// NCCL, loaded, with a device's stream.
 pub(crate) struct Installed {

@@ -7,9 +7,9 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use program::{Backend, Span};
-//! use tensor_cuda::nccl::{Communicator, Join, unique_id};
-//! use tensor_cuda::{Cuda, Options};
+//! use towers_program::{Backend, Span};
+//! use towers_tensor_cuda::nccl::{Communicator, Join, unique_id};
+//! use towers_tensor_cuda::{Cuda, Options};
 //!
 //! // A group of one; further ranks would join with the same id, each on a GPU of its own.
 //! let cuda = Cuda::new(Options::default())?;
@@ -17,7 +17,7 @@
 //! let mut communicator = Communicator::join(&cuda, join)?;
 //! let mut data = cuda.alloc(3)?;
 //! communicator.all_reduce_sum(&mut data, Span::new(0, 3))?;
-//! # Ok::<(), program::Error>(())
+//! # Ok::<(), towers_program::Error>(())
 //! ```
 
 mod calls;

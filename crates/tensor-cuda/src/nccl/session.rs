@@ -12,10 +12,10 @@
 use super::calls::{Calls, Comm, MARKS, Op, Status, UniqueId};
 use crate::driver::{Pause, Watch};
 use crate::lock::lock;
-use program::{Error, Result};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use towers_program::{Error, Result};
 
 /// Returns the failed rank's error, if the caller knows of one.
 pub type Failed = Box<dyn Fn() -> Option<String> + Send>;

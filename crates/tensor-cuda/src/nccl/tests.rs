@@ -5,10 +5,10 @@ use super::session::{Failed, Join, Session, Way};
 use crate::driver::{Ptr, Watch};
 use crate::lock::lock;
 use cudarc::nccl::sys::ncclResult_t;
-use program::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
+use towers_program::Result;
 
 /// A test's event: at calls of that name, from the `after`th on.
 #[derive(Clone, Copy)]
@@ -216,7 +216,7 @@ fn buckets_are_a_fork_and_a_join() {
 #[cfg(feature = "emulation")]
 fn calls_of_buckets(cuda: &crate::Cuda) -> Vec<String> {
     use super::communicator::Communicator;
-    use program::{Backend, CapturedGraph as _, ReplayArgs, Span};
+    use towers_program::{Backend, CapturedGraph as _, ReplayArgs, Span};
     let mock = Mock::default();
     let join = Join { id: UniqueId::from_bytes([1; 128]), rank: 1, world: 3, patience: LONG, failed: None };
     let mut communicator = Communicator::begin_by(Box::new(mock.clone()), cuda, join)

@@ -12,9 +12,9 @@ use crate::Cuda;
 use crate::driver::{Driver, HostWork, Pause, Ptr};
 use crate::lock::lock;
 use cudarc::nccl::sys::ncclResult_t;
-use program::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use towers_program::{Error, Result};
 
 /// Draws the id of a group of processes with emulated devices.
 ///

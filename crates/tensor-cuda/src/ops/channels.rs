@@ -3,8 +3,8 @@
 use crate::driver::{Geometry, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::{ChannelShuffle, SliceGradient};
-use program::{Result, View, Write};
+use towers_program::ops::{ChannelShuffle, SliceGradient};
+use towers_program::{Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "channels.cu",

@@ -7,7 +7,7 @@ use crate::layer::{Layer, Pass};
 use crate::operand::Run;
 use crate::place::Place;
 use crate::{Buffer, Cuda};
-use program::{Activation, BatchNorm, Conv2d, Result, Shape, Span, View, Write};
+use towers_program::{Activation, BatchNorm, Conv2d, Result, Shape, Span, View, Write};
 
 /// The alignment that engines rely on.
 const ALIGNMENT: usize = 16;

@@ -8,8 +8,8 @@ use crate::ops::tiles::THREADS;
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::Depthwise;
-use program::{Activation, BatchNorm, Error, Pad, Result, Shape, View, Write};
+use towers_program::ops::Depthwise;
+use towers_program::{Activation, BatchNorm, Error, Pad, Result, Shape, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "depthwise.cu",

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args, u32_of};
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::{DropoutMask, Noise, Result, View, Write};
+use towers_program::{DropoutMask, Noise, Result, View, Write};
 
 pub(crate) const SOURCE: Source =
     Source { name: "dropout.cu", text: include_str!("../../kernels/dropout.cu"), kernels: &["dropout"] };

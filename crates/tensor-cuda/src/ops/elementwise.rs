@@ -8,7 +8,7 @@ use crate::source::Source;
 use crate::{Buffer, Cuda};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use program::{Activation, Error, Result, Shape, Span, View, Write};
+use towers_program::{Activation, Error, Result, Shape, Span, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "elementwise.cu",

@@ -7,8 +7,8 @@ use crate::ops::tiles::THREADS;
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::GroupNorm;
-use program::{Result, View, Write};
+use towers_program::ops::GroupNorm;
+use towers_program::{Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "group_norm.cu",

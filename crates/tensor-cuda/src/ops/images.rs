@@ -4,7 +4,7 @@ use crate::Cuda;
 use crate::buffer::{self, Buffer};
 use crate::driver::{Geometry, args, u32_of};
 use crate::source::Source;
-use program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
+use towers_program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
 
 pub(crate) const SOURCE: Source =
     Source { name: "images.cu", text: include_str!("../../kernels/images.cu"), kernels: &["load_images"] };

@@ -4,8 +4,8 @@ use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::{How, Spread};
-use program::{Result, View, Write};
+use towers_program::ops::{How, Spread};
+use towers_program::{Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "merge.cu",

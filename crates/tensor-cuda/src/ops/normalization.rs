@@ -7,8 +7,8 @@ use crate::ops::tiles::{THREADS, Tiles};
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::BatchNormInferGradient;
-use program::{Activation, BatchNorm, Result, View, Write};
+use towers_program::ops::BatchNormInferGradient;
+use towers_program::{Activation, BatchNorm, Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "normalization.cu",

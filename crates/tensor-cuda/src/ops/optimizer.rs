@@ -3,8 +3,8 @@
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::{ClippedGrads, Error, ParamRun, Precision, Result, Span, Storage};
+use towers_optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_program::{ClippedGrads, Error, ParamRun, Precision, Result, Span, Storage};
 
 pub(crate) const SOURCE: Source = Source {
     name: "optimizer.cu",

@@ -5,8 +5,8 @@ use crate::operand::Run;
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::{LayerNorm, LocalResponseNorm};
-use program::{Result, View, Write};
+use towers_program::ops::{LayerNorm, LocalResponseNorm};
+use towers_program::{Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "pixel_norm.cu",

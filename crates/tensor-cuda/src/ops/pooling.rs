@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args, u32_of};
 use crate::engine::product::divisor;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::{Error, Pad, Pool2d, Result, Shape, View, Write};
+use towers_program::{Error, Pad, Pool2d, Result, Shape, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "pooling.cu",

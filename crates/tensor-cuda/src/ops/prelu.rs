@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args, u32_of};
 use crate::operand::Run;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::{Result, View, Write};
+use towers_program::{Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "prelu.cu",

@@ -5,7 +5,7 @@ use crate::activation;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::place::Place;
 use crate::source::Source;
-use program::{Activation, Result, Shape, Write};
+use towers_program::{Activation, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "rows.cu",

@@ -6,7 +6,7 @@ use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::format::Format;
 use crate::operand::Run;
 use crate::source::Source;
-use program::{Error, Result, SoftmaxXent, View};
+use towers_program::{Error, Result, SoftmaxXent, View};
 
 pub(crate) const SOURCE: Source = Source {
     name: "softmax.cu",

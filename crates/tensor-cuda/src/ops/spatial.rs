@@ -4,8 +4,8 @@ use crate::driver::{Geometry, args, u32_of};
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::{Upsample, ZeroPad};
-use program::{Error, Result, View, Write};
+use towers_program::ops::{Upsample, ZeroPad};
+use towers_program::{Error, Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "spatial.cu",

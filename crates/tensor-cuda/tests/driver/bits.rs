@@ -1,12 +1,12 @@
 //! Steps that are recorded and replayed, on the stand-in and on the emulated GPU.
 
-use optim::{Sgd, WeightDecay};
-use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
-use program::{
+use towers_optim::{Sgd, WeightDecay};
+use towers_program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
+use towers_program::{
     Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, Pad, ParamRun, Precision, ReplayArgs,
     Shape, StepArgs, Trial, TrialRun, Write,
 };
-use tensor_cuda::Cuda;
+use towers_tensor_cuda::Cuda;
 
 const CONV: Conv2d =
     Conv2d { pad: Pad { top: 1, bottom: 1, left: 1, right: 1 }, ..Conv2d::new(5, 9, [3, 3]) };

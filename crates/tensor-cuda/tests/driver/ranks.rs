@@ -1,10 +1,10 @@
 //! Ranks that reach each other by NCCL, each with its own thread and GPU.
 
-use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::thread;
 use std::time::Duration;
-use tensor_cuda::nccl::{Communicator, Join, unique_id};
-use tensor_cuda::{Cuda, Kernels, Nodes, Options, gpus};
+use towers_program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
+use towers_tensor_cuda::nccl::{Communicator, Join, unique_id};
+use towers_tensor_cuda::{Cuda, Kernels, Nodes, Options, gpus};
 
 const LEN: usize = 1000;
 const AT: Span = Span { offset: 3, len: LEN };

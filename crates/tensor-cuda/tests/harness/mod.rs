@@ -1,12 +1,12 @@
 //! The emulated GPU, and what its tests share.
 
-use conformance::{Case, Subject};
 use half::{bf16, f16};
-use philox::{Philox, domain};
-use program::{Backend, Precision, Result, Span, Storage};
-use tensor_cuda::Cuda;
+use towers_conformance::{Case, Subject};
+use towers_philox::{Philox, domain};
+use towers_program::{Backend, Precision, Result, Span, Storage};
+use towers_tensor_cuda::Cuda;
 
-pub use conformance::numbers;
+pub use towers_conformance::numbers;
 
 /// The precisions with different number formats.
 pub const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Fp16];

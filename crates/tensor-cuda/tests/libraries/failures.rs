@@ -2,12 +2,12 @@
 
 use super::play::Played;
 use super::{alone, batch, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins};
-use program::ops::{Conv2dForward, Conv2dInputGradient, LinearForward, LinearInputGradient};
-use program::{
+use towers_program::ops::{Conv2dForward, Conv2dInputGradient, LinearForward, LinearInputGradient};
+use towers_program::{
     Activation, Arena, CapturedGraph as _, Error, ReplayArgs, Shape, StepArgs, TensorId, Trial, TrialRun,
     Write,
 };
-use tensor_cuda::{Cuda, Kernels, Options};
+use towers_tensor_cuda::{Cuda, Kernels, Options};
 
 /// The next algorithm takes its place; half-written results are overwritten.
 #[test]

@@ -1,14 +1,14 @@
 use crate::{Error, Result};
-use callbacks::Fingerprint;
-use config::hex;
-use dataset::{Dataset, Split};
 use sha2::{Digest, Sha256};
-use trained::listed;
+use towers_callbacks::Fingerprint;
+use towers_config::hex;
+use towers_dataset::{Dataset, Split};
+use towers_trained::listed;
 
 /// The fingerprint of a data set.
 ///
 /// # Errors
-/// [`config::Error::Data`] if pictures can't be decoded.
+/// [`towers_config::Error::Data`] if pictures can't be decoded.
 pub fn fingerprint(data: &Dataset) -> Result<Fingerprint> {
     Ok(described(data, digest_seen(&data.train, |_| Ok(()))?))
 }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn what_differs_is_named() {
         type Change<'a> = &'a dyn Fn(&mut Dataset);
-        let data = cifar::synthetic(1, 40, 10);
+        let data = towers_cifar::synthetic(1, 40, 10);
         let own = fingerprint(&data).unwrap();
         let refused = |change: Change<'_>| {
             let mut other = data.clone();

@@ -1,8 +1,8 @@
 //! The validation data of a run: its own, or training samples that are held back.
 
 use crate::{Config, Error, Result};
-use dataset::{Dataset, Split};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
+use towers_dataset::{Dataset, Split};
 
 /// The data for a run. With a `validation_split` it validates on training samples, else on the validation or
 /// test samples of the data.
@@ -26,7 +26,7 @@ fn hold_back(mut data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
         return Err(Error::option("augmentation.validation_split", share, accepted));
     }
     // No epoch has this number, so no epoch has this order.
-    let order = philox::permutation(seed, u64::MAX, data.train.len() as u32);
+    let order = towers_philox::permutation(seed, u64::MAX, data.train.len() as u32);
     let mut order: Vec<usize> = order.into_iter().map(|sample| sample as usize).collect();
     // In the order of the set, as without a split.
     order[..cut].sort_unstable();
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn samples_are_held_back_once_each() {
-        let data = cifar::synthetic(1, 50, 5);
+        let data = towers_cifar::synthetic(1, 50, 5);
         let own = data.clone();
         let place = own.train.images.as_ptr();
         let split = hold_back(own, 0.3, 7).unwrap();

@@ -1,12 +1,12 @@
 use crate::Result;
-use augment::{Draws, LoaderOptions, Pipeline, Samples};
-use layers::Network;
-use parallel::Shards;
-use program::{Bytes, Device, Ints, LoadImages, Place, Storage};
 use std::mem::take;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::thread::{self, available_parallelism};
+use towers_augment::{Draws, LoaderOptions, Pipeline, Samples};
+use towers_layers::Network;
+use towers_parallel::Shards;
+use towers_program::{Bytes, Device, Ints, LoadImages, Place, Storage};
 
 /// A data set in a device's memory: the device makes batches of it and augments them.
 ///
@@ -119,7 +119,8 @@ impl ImageSet {
     /// Makes a share the network's input, on the device.
     pub(crate) fn load(&self, device: &Device, rows: Rows, network: &mut Network) -> Result<()> {
         network.load_input(rows.own, |x, labels| -> Result<()> {
-            let set = program::ImageSet { images: &self.images, labels: &self.labels, planes: &self.planes };
+            let set =
+                towers_program::ImageSet { images: &self.images, labels: &self.labels, planes: &self.planes };
             Ok(device.load_images(&self.load, set, &self.draws, rows.first, x, labels)?)
         })
     }
@@ -128,9 +129,9 @@ impl ImageSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use augment::{ImageDataGenerator, Loader};
-    use layers::Mode;
     use ndarray::Array4;
+    use towers_augment::{ImageDataGenerator, Loader};
+    use towers_layers::Mode;
 
     /// Batches made by the device equal those made by the host.
     #[test]
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn loads_what_a_loader_loads(image: [usize; 3]) {
-        let device = tensor_cpu::reference();
+        let device = towers_tensor_cpu::reference();
         let images = Array4::from_shape_fn((11, image[0], image[1], 3), |(n, y, x, c)| {
             (n * 37 + y * 5 + x * 3 + c * 60) as u8
         });
@@ -149,7 +150,7 @@ mod tests {
         let options =
             ImageDataGenerator::new().width_shift_range(0.1).height_shift_range(0.2).horizontal_flip(true);
         let pipeline = options.rescale(1.0 / 255.0).build(image).unwrap();
-        let mut network = models::by_name_for("small_cnn", image, 11)
+        let mut network = towers_models::by_name_for("small_cnn", image, 11)
             .unwrap()
             .unwrap()
             .build(&device, 6, Mode::Training)
@@ -164,7 +165,7 @@ mod tests {
             (Shards::weighted(1, &weights, 1), 1),
         ] {
             let own = shards.clone();
-            let share = augment::parts::Rows::by(move |len| own.own_rows(len));
+            let share = towers_augment::parts::Rows::by(move |len| own.own_rows(len));
             let mut loader =
                 Loader::new(samples.clone(), pipeline.clone(), batches.clone().rows(share)).unwrap();
             set.begin_epoch(&device, epoch).unwrap();

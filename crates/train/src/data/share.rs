@@ -1,12 +1,12 @@
 use crate::Result;
 use crate::data::image_set::{ImageSet, Rows};
-use augment::{Batch, Loader, LoaderOptions, Pipeline, Samples};
 use core::ops::Range;
-use layers::Network;
-use parallel::{Shards, Stage};
-use program::{Device, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
+use towers_augment::{Batch, Loader, LoaderOptions, Pipeline, Samples};
+use towers_layers::Network;
+use towers_parallel::{Shards, Stage};
+use towers_program::{Device, Target};
 
 /// The most threads that make batches for a device. Several replicas on a machine share its cores.
 const MOST_WORKERS: usize = 8;
@@ -33,7 +33,7 @@ impl Source {
 
     /// The shards of a replica in every batch. A stage without images needs only labels, which the pipeline mixes.
     /// An asynchronous device makes batches itself, since no host is fast enough. The host makes them if images are
-    /// read on demand, or if [`program::Backend::load_images`] lacks a step of the pipeline.
+    /// read on demand, or if [`towers_program::Backend::load_images`] lacks a step of the pipeline.
     pub(crate) fn new(
         device: &Device,
         stage: &Stage,
@@ -95,9 +95,9 @@ impl Source {
 }
 
 /// The rows of a replica's shards in a batch of any length.
-fn rows_of(shards: &Shards) -> augment::parts::Rows {
+fn rows_of(shards: &Shards) -> towers_augment::parts::Rows {
     let own = shards.clone();
-    augment::parts::Rows::by(move |len| own.own_rows(len))
+    towers_augment::parts::Rows::by(move |len| own.own_rows(len))
 }
 
 /// The labels of a set, for a stage without images.

@@ -1,5 +1,5 @@
-use rendezvous::{Place, Source};
 use std::fs;
+use towers_rendezvous::{Place, Source};
 
 /// The default number of threads of this process.
 ///

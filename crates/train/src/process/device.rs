@@ -1,7 +1,7 @@
 use super::cores;
 use crate::{Config, Error, Result};
-use config::{DeviceKind, Devices};
-use rendezvous::{Place, Source};
+use towers_config::{DeviceKind, Devices};
+use towers_rendezvous::{Place, Source};
 
 /// This process's part of the machine's devices; `present` is the number of GPUs that it sees.
 pub(super) fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {

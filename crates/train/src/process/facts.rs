@@ -1,8 +1,8 @@
 use crate::Config;
 use crate::run::{PreparedRun, arithmetic};
-use config::{agreed, digest};
-use program::Device;
-use rendezvous::Agreement;
+use towers_config::{agreed, digest};
+use towers_program::Device;
+use towers_rendezvous::Agreement;
 
 /// The values that must agree across processes: every option that decides bits, the network, the data, and
 /// the arithmetic of the device.
@@ -47,14 +47,14 @@ mod tests {
 
     #[test]
     fn the_instruction_set_must_agree_unless_it_may_differ() {
-        let (mut config, devices) = (recipe("quick").unwrap(), [tensor_cpu::device(1)]);
+        let (mut config, devices) = (recipe("quick").unwrap(), [towers_tensor_cpu::device(1)]);
         let of = |config: &Config| {
-            let (model, data) = (models::small_cnn(10).unwrap(), cifar::synthetic(1, 40, 20));
+            let (model, data) = (towers_models::small_cnn(10).unwrap(), towers_cifar::synthetic(1, 40, 20));
             let network = config.checked_with(model, [32, 32, 3]).unwrap();
             let run = PreparedRun::prepare(Training::new(config, data), network, 1, &devices, &mut []);
             format!("{:?}", facts(&run.unwrap(), &devices[0]))
         };
-        let arithmetic = format!("a CPU with {}", tensor_cpu::simd_level());
+        let arithmetic = format!("a CPU with {}", towers_tensor_cpu::simd_level());
         assert!(of(&config).contains(&arithmetic));
         config.placement.devices.mixed_devices = true;
         assert!(!of(&config).contains(&arithmetic));
@@ -63,12 +63,12 @@ mod tests {
     /// Each rank evaluates its part of the validation images, so they must be the same.
     #[test]
     fn other_pixels_are_seen_in_both_splits() {
-        type Change = fn(&mut dataset::Dataset);
+        type Change = fn(&mut towers_dataset::Dataset);
         let config = recipe("quick").unwrap();
         let of = |change: Change| {
-            let mut data = cifar::synthetic(1, 40, 20);
+            let mut data = towers_cifar::synthetic(1, 40, 20);
             change(&mut data);
-            let (model, devices) = (models::small_cnn(10).unwrap(), [tensor_cpu::device(1)]);
+            let (model, devices) = (towers_models::small_cnn(10).unwrap(), [towers_tensor_cpu::device(1)]);
             let network = config.checked_with(model, [32, 32, 3]).unwrap();
             let run = PreparedRun::prepare(Training::new(&config, data), network, 1, &devices, &mut []);
             facts(&run.unwrap(), &devices[0])

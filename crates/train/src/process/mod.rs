@@ -6,14 +6,14 @@ mod transport;
 
 use crate::run::PreparedRun;
 use crate::{Config, Error, Observer, Outcome, Result, Training, check_devices, count_gpus, open_devices};
-use config::Devices;
-use options::{Message, message};
-use parallel::{Replica, Stage};
-use program::Device;
 use recovery::{Kept, Next};
-use rendezvous::{Agreement, Place, ProcessGroup, Source, connect, discover, variable};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use towers_config::Devices;
+use towers_options::{Message, message};
+use towers_parallel::{Replica, Stage};
+use towers_program::Device;
+use towers_rendezvous::{Agreement, Place, ProcessGroup, Source, connect, discover, variable};
 use transport::Transport;
 
 /// This process, as one of several that train together: each runs one replica or more.
@@ -148,7 +148,7 @@ impl Process {
     pub fn train(
         mut self,
         mut training: Training<'_>,
-        mut observers: impl FnMut() -> callbacks::Result<Vec<Box<dyn Observer>>>,
+        mut observers: impl FnMut() -> towers_callbacks::Result<Vec<Box<dyn Observer>>>,
     ) -> Result<Outcome> {
         let network = training.network()?;
         let (config, resume, stop) = (training.config, training.resume, training.stop.clone());
@@ -186,7 +186,7 @@ impl Process {
             let ran = self.transport.run(&self.place, self.group.take(), &devices, &facts, body);
             let last = last.into_inner().ok().flatten();
             let (lost, mpi) = match (ran, self.transport.fault_tolerant()) {
-                (Err(Error::Parallel(parallel::Error::Lost)), Some(mpi)) => (last, mpi),
+                (Err(Error::Parallel(towers_parallel::Error::Lost)), Some(mpi)) => (last, mpi),
                 (ran, _) => return ran,
             };
             match recovery::regroup(mpi, resume, lost.or(kept))? {
@@ -257,13 +257,13 @@ mod tests {
     fn the_images_of_the_data_count_and_not_those_of_the_options() {
         // The network can't take images of 8x8.
         let mut config = crate::recipe("keras-cnn").unwrap();
-        config.training.data.image_size = Some(trained::ImageSize { height: 8, width: 8 });
-        config.placement.devices.device = config::DeviceKind::Cpu;
-        let settings = rendezvous::Settings::default();
+        config.training.data.image_size = Some(towers_trained::ImageSize { height: 8, width: 8 });
+        config.placement.devices.device = towers_config::DeviceKind::Cpu;
+        let settings = towers_rendezvous::Settings::default();
         let transport = Transport::Nccl { settings, timeout: std::time::Duration::from_secs(1) };
         let (place, replicas) = (place(0, 1), Vec::new());
         let process = Process { place, transport, group: None, replicas, comes_back: false };
-        let data = cifar::synthetic(1, 16, 8);
+        let data = towers_cifar::synthetic(1, 16, 8);
         let trained = process.train(Training::new(&config, data), || Ok(Vec::new()));
         let error = trained.err().unwrap().to_string();
         assert!(error.starts_with("MASTER_ADDR is not set"), "{error}");

@@ -4,8 +4,8 @@
 use crate::mpi::Mpi;
 use crate::run::{End, Outcome};
 use crate::{Error, Result, Resume};
-use callbacks::TrainState;
-use checkpoint::Tensors;
+use towers_callbacks::TrainState;
+use towers_checkpoint::Tensors;
 
 /// What a process keeps of a run when its replicas have ended.
 pub(super) struct Kept {
@@ -39,7 +39,7 @@ pub(super) fn regroup(mpi: &mut Mpi, resume: Option<&Resume>, mut kept: Option<B
         lost.extend(mpi.regroup()?);
         match take_most_advanced(mpi, resume, &mut kept) {
             // One more was lost.
-            Err(Error::Parallel(parallel::Error::Lost)) => {}
+            Err(Error::Parallel(towers_parallel::Error::Lost)) => {}
             taken => break taken?,
         }
     };

@@ -1,10 +1,10 @@
 use crate::mpi::{Mpi, MpiOptions};
 use crate::{Error, Result, gpus};
-use config::{DeviceKind, Devices};
-use parallel::Replica;
-use program::Device;
-use rendezvous::{Agreement, Place, ProcessGroup, Settings, Source, connect, variable};
 use std::time::Duration;
+use towers_config::{DeviceKind, Devices};
+use towers_parallel::Replica;
+use towers_program::Device;
+use towers_rendezvous::{Agreement, Place, ProcessGroup, Settings, Source, connect, variable};
 
 /// The transport between the processes of a run.
 pub(super) enum Transport {

@@ -1,11 +1,11 @@
 //! A moving average of a replica's weights and running statistics.
 
 use crate::Result;
-use checkpoint::Tensors;
-use layers::{Network, Role, Slot};
-use optim::{Ema, Progress};
-use program::{Span, Storage};
-use trained::AVERAGE;
+use towers_checkpoint::Tensors;
+use towers_layers::{Network, Role, Slot};
+use towers_optim::{Ema, Progress};
+use towers_program::{Span, Storage};
+use towers_trained::AVERAGE;
 
 /// The averages of one network, in the layout of its arenas.
 pub(crate) struct Average {

@@ -2,9 +2,9 @@
 
 use super::prepared_run::PreparedRun;
 use crate::Result;
-use config::When;
-use diagnose::{SampleStep, check_devices, check_new_devices};
-use program::Device;
+use towers_config::When;
+use towers_diagnose::{SampleStep, check_devices, check_new_devices};
+use towers_program::Device;
 
 impl PreparedRun<'_> {
     /// Compares the first step on these devices, the ones of this process, with the CPU's. By default each GPU is
@@ -44,7 +44,7 @@ impl PreparedRun<'_> {
 #[cfg(test)]
 mod tests {
     use crate::{Training, recipe};
-    use config::When;
+    use towers_config::When;
 
     /// By default only GPUs are checked. What is always checked may be a CPU, and a run on it has the same bits.
     #[test]
@@ -54,11 +54,11 @@ mod tests {
             (config.training.epochs, config.training.batch_size) = (1, 8);
             let devices = &mut config.placement.devices;
             (devices.device, devices.threads, devices.check_device) =
-                (config::DeviceKind::Cpu, 1, check_device);
-            Training::new(&config, cifar::synthetic(1, 16, 8)).run().unwrap().state.history
+                (towers_config::DeviceKind::Cpu, 1, check_device);
+            Training::new(&config, towers_cifar::synthetic(1, 16, 8)).run().unwrap().state.history
         };
         let [always, never] = [When::Always, When::Never].map(of);
-        let loss = |history: &[callbacks::EpochRecord]| history[0].metrics.clone();
+        let loss = |history: &[towers_callbacks::EpochRecord]| history[0].metrics.clone();
         assert_eq!(loss(&always), loss(&never));
     }
 }

@@ -1,8 +1,8 @@
 //! When shards move from slow replicas to fast ones in the middle of a run.
 
 use crate::Config;
-use config::DeviceWeights;
-use parallel::{Shards, Weights};
+use towers_config::DeviceWeights;
+use towers_parallel::{Shards, Weights};
 
 /// The least gain in the time of a step, as predicted, for which shards move.
 const LEAST_GAIN: f64 = 0.05;

@@ -1,13 +1,13 @@
 //! The weights that a new run begins with, in place of random ones.
 
 use crate::{Config, Result};
-use augment::ImageDataGenerator;
-use checkpoint::Tensors;
-use config::{first_weights, skipped_checkpoints};
-use layers::Network;
-use models::Model;
-use options::{Message, message};
-use trained::{Input, Preprocessing, head_of};
+use towers_augment::ImageDataGenerator;
+use towers_checkpoint::Tensors;
+use towers_config::{first_weights, skipped_checkpoints};
+use towers_layers::Network;
+use towers_models::Model;
+use towers_options::{Message, message};
+use towers_trained::{Input, Preprocessing, head_of};
 
 /// The first values of a network's parameters and running averages, by name. Those of a new last layer are not among
 /// them.

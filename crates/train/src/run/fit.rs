@@ -10,13 +10,13 @@ use crate::run::stop_flag::{Request, StopFlag};
 use crate::run::training::Observers;
 use crate::run::worker::Worker;
 use crate::{Error, Result, Resume};
-use callbacks::{EpochRecord, Flow, RunInfo, TrainState};
-use callbacks::{RunTime, Snapshot, figure};
-use options::{Message, message};
-use parallel::{Replica, Stage};
 use std::mem::take;
 use std::sync::Mutex;
 use std::time::Instant;
+use towers_callbacks::{EpochRecord, Flow, RunInfo, TrainState};
+use towers_callbacks::{RunTime, Snapshot, figure};
+use towers_options::{Message, message};
+use towers_parallel::{Replica, Stage};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl PreparedRun<'_> {
             let own = observers.lock().ok().and_then(|mut observers| observers.take());
             group = ObserverGroup::new(
                 own.unwrap_or_default(),
-                callbacks::stopping(&self.config.outputs)?,
+                towers_callbacks::stopping(&self.config.outputs)?,
                 self.spelling,
             );
         }
@@ -202,7 +202,7 @@ impl Run<'_> {
         (run.epochs, run.steps_per_epoch) = (config.training.epochs, train.steps() as u64);
         (run.train_samples, run.val_samples) = (data.train.len(), data.val.len());
         (run.replicas, run.devices) = (worker.state.replicas, worker.describe());
-        (run.simd, run.bf16) = (tensor_cpu::simd_level(), tensor_cpu::bf16_level());
+        (run.simd, run.bf16) = (towers_tensor_cpu::simd_level(), towers_tensor_cpu::bf16_level());
         [run.parameters, run.flops] = worker.run.size();
         run.metrics = config.outputs.metric_names();
         run.options = hyperparameters(config, worker.state.replicas, worker.state.global_batch);

@@ -3,12 +3,12 @@
 use crate::run::memory::{gib, largest, size_of};
 use crate::run::prepared_run::PreparedRun;
 use crate::{Error, Result};
-use config::memory;
-use layers::Mode;
-use options::{Message, message};
-use parallel::in_flight;
-use program::{Device, OptimizerState};
-use tensor_cpu::Cpu;
+use towers_config::memory;
+use towers_layers::Mode;
+use towers_options::{Message, message};
+use towers_parallel::in_flight;
+use towers_program::{Device, OptimizerState};
+use towers_tensor_cpu::Cpu;
 
 /// The memory that an advice leaves free, besides an eighth of all: for the code of the program, scratch
 /// memory of its threads, batches that are made ahead of time, and gaps between allocations. `resnet18` on
@@ -104,8 +104,8 @@ mod tests {
     /// Checks a run with a whole batch of 64 images against this much memory. The process has taken some of
     /// it.
     fn checked(config: &Config, replicas: usize, total: u64) -> Result<()> {
-        let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
-        let model = models::small_cnn(10).unwrap();
+        let (data, device) = (towers_cifar::synthetic(1, 90, 10), towers_tensor_cpu::device(1));
+        let model = towers_models::small_cnn(10).unwrap();
         let devices = vec![device.clone(); replicas];
         let network = config.checked_with(model, [32, 32, 3])?;
         let run = PreparedRun::prepare(Training::new(config, data), network, replicas, &devices, &mut [])?;
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_run_on_the_cpu_is_refused_if_all_memory_is_too_little() {
         let config = recipe("quick").unwrap().with(|config| config.training.batch_size = 64);
-        let model = models::small_cnn(10).unwrap();
+        let model = towers_models::small_cnn(10).unwrap();
         let len = |batch| model.activation_len(batch, Mode::Training, true).unwrap();
         let activations = |batch| 4 * len(batch) as u64;
         // Parameters, gradients and velocities; a checkpoint copies the first and the last.
@@ -155,7 +155,7 @@ mod tests {
             error.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
             "{error}"
         );
-        let adam = config.with(|config| config.training.optimizer = optim::Adam::keras().into());
+        let adam = config.with(|config| config.training.optimizer = towers_optim::Adam::keras().into());
         checked(&adam, 1, whole + weights).expect("it may be just enough");
         assert!(checked(&adam, 1, whole + weights - 1).is_err(), "Adam keeps twice as much");
     }

@@ -1,8 +1,8 @@
 //! A hint for a run that will take hours on a CPU.
 
-use callbacks::RunTime;
-use callbacks::StepInfo;
-use options::{Message, message};
+use towers_callbacks::RunTime;
+use towers_callbacks::StepInfo;
+use towers_options::{Message, message};
 
 /// The seconds of an epoch after which the time of a step is known, and a run of which length is long.
 const MEASURED: f64 = 10.0;
@@ -31,7 +31,7 @@ pub(crate) fn hint(time: &mut Option<RunTime>, step: &StepInfo) -> Option<Messag
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbacks::testing::{run, state, step};
+    use towers_callbacks::testing::{run, state, step};
 
     #[test]
     fn a_run_of_hours_is_announced_once() {

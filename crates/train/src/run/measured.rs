@@ -1,10 +1,10 @@
 //! The configured metrics of the validation data.
 
 use crate::{Error, Result};
-use layers::Network;
-use metrics::{Tally, Values};
-use parallel::{Collective, Stage};
-use program::{Device, Span};
+use towers_layers::Network;
+use towers_metrics::{Tally, Values};
+use towers_parallel::{Collective, Stage};
+use towers_program::{Device, Span};
 
 /// Counts are added up as two numbers of f32, which holds whole numbers up to 2^24 exactly.
 const HALF: u64 = 1 << 12;
@@ -18,7 +18,7 @@ pub(crate) struct Measured<'a> {
 /// No samples yet, for the metrics with these names.
 ///
 /// # Errors
-/// [`config::Error::Option`] for a metric that is not defined for so many classes.
+/// [`towers_config::Error::Option`] for a metric that is not defined for so many classes.
 pub(crate) fn tally(names: &[String], classes: usize) -> Result<Tally> {
     Tally::named(names, classes).map_err(|error| {
         let accepted = format!("metrics that the data allow: {error}");

@@ -2,10 +2,10 @@
 
 use crate::gpus::free_memory;
 use crate::{Error, Result};
-use layers::Mode;
-use models::Model;
-use options::{Message, message};
-use program::{Device, Precision};
+use towers_layers::Mode;
+use towers_models::Model;
+use towers_options::{Message, message};
+use towers_program::{Device, Precision};
 
 /// The memory that a device needs besides activations: scratch memory of libraries, the data, parameters and
 /// optimizer state.
@@ -13,10 +13,12 @@ const BESIDE: u64 = 1 << 30;
 
 /// The error of a network that could not be built on `device` for batches of `batch` samples. If memory was
 /// short and the device reports its size, the error has the largest batch that would fit.
-pub(crate) fn explain(error: layers::Error, model: &Model, device: &Device, batch: usize) -> Error {
+pub(crate) fn explain(error: towers_layers::Error, model: &Model, device: &Device, batch: usize) -> Error {
     let short = match &error {
-        layers::Error::Tensor(error) => matches!(error, program::Error::OutOfMemory { .. }),
-        layers::Error::Layer { source, .. } => matches!(**source, program::Error::OutOfMemory { .. }),
+        towers_layers::Error::Tensor(error) => matches!(error, towers_program::Error::OutOfMemory { .. }),
+        towers_layers::Error::Layer { source, .. } => {
+            matches!(**source, towers_program::Error::OutOfMemory { .. })
+        }
         _ => false,
     };
     match free_memory(device).filter(|_| short) {
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_largest_batch_that_fits_is_named() {
-        let model = models::minigooglenet(10).unwrap();
+        let model = towers_models::minigooglenet(10).unwrap();
         let free = 4 << 30;
         let fits = largest_batch(&model, Precision::Fp32, 100_000, free);
         assert!(bytes(&model, Precision::Fp32, fits).unwrap() <= free);

@@ -1,12 +1,12 @@
 use crate::{Error, Result};
-use callbacks::Partial;
-use layers::Network;
-use program::{Device, Storage};
+use towers_callbacks::Partial;
+use towers_layers::Network;
+use towers_program::{Device, Storage};
 
 /// The elements of a meter: the sum of the losses in two parts, correct answers, steps.
 const LEN: usize = 4;
 
-/// The sums of losses and correct answers over several steps, on the device: see [`program::Backend::meter`].
+/// The sums of losses and correct answers over several steps, on the device: see [`towers_program::Backend::meter`].
 pub struct Meter(Storage);
 
 /// The sums of a [`Meter`].

@@ -2,9 +2,9 @@
 
 use crate::Observer;
 use crate::run::training::Spelling;
-use callbacks::Flow;
-use callbacks::{Error, Result};
-use options::Message;
+use towers_callbacks::Flow;
+use towers_callbacks::{Error, Result};
+use towers_options::Message;
 
 /// The observers of the caller, then the callbacks of the configuration that may stop the run. Other replicas
 /// have none.

@@ -1,8 +1,8 @@
 //! The results of a replica's passes, added up as they come.
 
 use core::mem::swap;
-use parallel::{Nodes, Shards, SumTree, add_run};
-use program::{Device, Result, Span, Storage};
+use towers_parallel::{Nodes, Shards, SumTree, add_run};
+use towers_program::{Device, Result, Span, Storage};
 
 /// A stack of partial sums of `grads` over this replica's shards, along the tree over all shards.
 ///
@@ -96,8 +96,8 @@ impl PartialSums {
 mod tests {
     use super::*;
     use crate::Error;
-    use parallel::Pass::{Backward, Forward};
-    use parallel::{one_forward_one_backward, run_replicas};
+    use towers_parallel::Pass::{Backward, Forward};
+    use towers_parallel::{one_forward_one_backward, run_replicas};
 
     /// Of such different sizes that another order gives other bits.
     fn value(shard: usize) -> f32 {
@@ -121,11 +121,11 @@ mod tests {
     fn passes_add_up_as_they_come() {
         for (total, world) in (1..=17).flat_map(|total| (1..=total.min(5)).map(move |world| (total, world))) {
             for stages in 1..=3 {
-                let sums = run_replicas(&vec![tensor_cpu::device(1); world], |mut replica| {
+                let sums = run_replicas(&vec![towers_tensor_cpu::device(1); world], |mut replica| {
                     let (device, shards) =
                         (replica.device.clone(), Shards::new(total, world, replica.rank()));
                     let (own, count) = (shards.own(), shards.own().len());
-                    let in_flight = parallel::in_flight(stages, 0, count);
+                    let in_flight = towers_parallel::in_flight(stages, 0, count);
                     let mut sums = PartialSums::new(&device, &shards, 2, in_flight)?;
                     assert!(sums.stack.len() <= 2 * (count + 1).ilog2() as usize, "{count} shards");
                     assert!(sums.begun.len() <= if stages > 1 { stages } else { 0 });

@@ -1,9 +1,9 @@
 use crate::Result;
 use crate::data::{Piece, Share};
 use crate::run::partial_sums::PartialSums;
-use layers::Network;
-use parallel::{CapturePhase, Collective, Exchanges, GraphCapture, Shards};
-use program::{CaptureStatus, Device, ReplayArgs, Span};
+use towers_layers::Network;
+use towers_parallel::{CapturePhase, Collective, Exchanges, GraphCapture, Shards};
+use towers_program::{CaptureStatus, Device, ReplayArgs, Span};
 
 /// The passes of a replica over its shards of every batch, and the sum of their results over all replicas.
 pub(crate) struct Passes {

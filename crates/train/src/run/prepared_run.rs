@@ -9,15 +9,15 @@ use crate::run::pipeline::split as split_stages;
 use crate::run::run_data::RunData;
 use crate::run::training::{Spelling, Training};
 use crate::{Config, Error, Observer, Result, Resume};
-use augment::ImageDataGenerator;
-use checkpoint::Tensors;
-use config::{Checked, cut_names, samples};
-use dataset::{Dataset, Split};
-use models::Model;
-use program::Device;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use trained::{Input, InputFit, Task, check_labels, standardization};
+use towers_augment::ImageDataGenerator;
+use towers_checkpoint::Tensors;
+use towers_config::{Checked, cut_names, samples};
+use towers_dataset::{Dataset, Split};
+use towers_models::Model;
+use towers_program::Device;
+use towers_trained::{Input, InputFit, Task, check_labels, standardization};
 
 /// Refuses a network for images of another size, or with another number of classes; and data of a single
 /// class.

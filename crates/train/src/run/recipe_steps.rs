@@ -2,12 +2,12 @@
 
 use crate::recipe;
 use crate::run::average::Average;
-use layers::{
+use serde_json::Value;
+use towers_layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, Mode, Network, Rescaling,
 };
-use optim::Progress;
-use program::{Activation, Device};
-use serde_json::Value;
+use towers_optim::Progress;
+use towers_program::{Activation, Device};
 
 const BATCH: usize = 8;
 
@@ -42,7 +42,7 @@ fn airbench94_steps_as_its_source() {
         serde_json::from_str(include_str!("../../../../tests/golden/airbench_steps.json")).unwrap();
     let mut config = recipe("airbench94").unwrap();
     config.training.epochs = 12;
-    let device = tensor_cpu::device(1);
+    let device = towers_tensor_cpu::device(1);
     let mut network = network(&device);
     network.init(1).unwrap();
     let named = |name: &str| floats(&golden["shown"][0][name]).len();

@@ -1,7 +1,7 @@
 use crate::Result;
-use augment::{Draws, ImageDataGenerator, Samples, Scratch};
-use callbacks::Fingerprint;
-use trained::Input;
+use towers_augment::{Draws, ImageDataGenerator, Samples, Scratch};
+use towers_callbacks::Fingerprint;
+use towers_trained::Input;
 
 /// The data of a run, shared by its replicas.
 pub(crate) struct RunData {

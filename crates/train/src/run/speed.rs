@@ -5,12 +5,12 @@
 
 use crate::Result;
 use crate::run::memory;
-use layers::{Draws, Exchange, Mode, Network};
-use models::Model;
-use parallel::{Collective, Stage, Weights};
-use program::ops::Neighbor;
-use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
+use towers_layers::{Draws, Exchange, Mode, Network};
+use towers_models::Model;
+use towers_parallel::{Collective, Stage, Weights};
+use towers_program::ops::Neighbor;
+use towers_program::{Device, Layout, Span, Storage};
 
 /// Passes before the measurement: the first one compiles kernels and chooses algorithms.
 const WARM_UP: usize = 2;
@@ -64,7 +64,13 @@ pub(crate) struct Trial {
 struct Neighbors(Vec<f32>);
 
 impl Exchange for Neighbors {
-    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> program::Result<()> {
+    fn send(
+        &mut self,
+        to: Neighbor,
+        device: &Device,
+        data: &Storage,
+        at: Layout,
+    ) -> towers_program::Result<()> {
         if to == Neighbor::Previous || self.0.len() == at.shape.len() {
             return Ok(());
         }
@@ -78,7 +84,7 @@ impl Exchange for Neighbors {
         device: &Device,
         data: &mut Storage,
         at: Layout,
-    ) -> program::Result<()> {
+    ) -> towers_program::Result<()> {
         match from {
             Neighbor::Previous => device.fill(0.5, data, Span::new(at.offset, at.shape.len())),
             Neighbor::Next => device.upload(&self.0, data, at.offset),

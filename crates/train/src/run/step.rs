@@ -3,9 +3,9 @@
 use crate::Result;
 use crate::run::meter::Meter;
 use core::time::Duration;
-use layers::{Draws, Network};
-use parallel::Exchanges;
-use program::OptimizerState;
+use towers_layers::{Draws, Network};
+use towers_parallel::Exchanges;
+use towers_program::OptimizerState;
 
 /// The numbers of a training step.
 #[derive(Clone, Copy, Debug)]
@@ -26,13 +26,13 @@ pub struct StepOptions {
 /// [`update`].
 ///
 /// ```
-/// use layers::{Draws, Mode};
-/// use optim::Optimizer;
-/// use program::OptimizerState;
-/// use train::{Meter, StepOptions, train_step};
+/// use towers_layers::{Draws, Mode};
+/// use towers_optim::Optimizer;
+/// use towers_program::OptimizerState;
+/// use towers_train::{Meter, StepOptions, train_step};
 ///
-/// let device = tensor_cpu::device(1);
-/// let mut network = models::small_cnn(10)?.build(&device, 8, Mode::Training)?;
+/// let device = towers_tensor_cpu::device(1);
+/// let mut network = towers_models::small_cnn(10)?.build(&device, 8, Mode::Training)?;
 /// network.init(1)?;
 /// let optimizer: Optimizer = "sgd:momentum=0.9".parse()?;
 /// let mut optimizer = OptimizerState::new(&device, optimizer, network.arena().trainable.len)?;
@@ -45,7 +45,7 @@ pub struct StepOptions {
 /// }
 /// let totals = meter.read(&device)?;
 /// assert!(totals.steps == 3.0 && totals.loss_sum > 0.0);
-/// # Ok::<(), train::Error>(())
+/// # Ok::<(), towers_train::Error>(())
 /// ```
 ///
 /// # Errors

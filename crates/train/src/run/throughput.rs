@@ -1,9 +1,9 @@
 //! The throughput of each replica, which shows the one that the others wait for.
 
 use crate::Result;
-use parallel::Collective;
-use program::Device;
 use std::time::Duration;
+use towers_parallel::Collective;
+use towers_program::Device;
 
 /// Replicas exchange their throughput after 4, 8, 16 steps of an epoch and so on, and after the last step.
 const FIRST_EXCHANGE: u64 = 4;
@@ -56,19 +56,20 @@ impl Throughput {
 mod tests {
     use super::*;
     use crate::Error;
-    use parallel::run_replicas;
+    use towers_parallel::run_replicas;
 
     #[test]
     fn all_replicas_know_every_speed() {
-        let rates = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
-            let rank = replica.rank();
-            let mut throughput = Throughput::default();
-            throughput.add(10, Duration::from_millis(50));
-            throughput.add(30 * rank, Duration::from_millis(50));
-            let rates = throughput.exchange(&replica.device, replica.collective.as_mut())?;
-            let again = throughput.exchange(&replica.device, replica.collective.as_mut())?;
-            Ok::<_, Error>((rates, again))
-        });
+        let rates =
+            run_replicas(&[towers_tensor_cpu::device(1), towers_tensor_cpu::device(1)], |mut replica| {
+                let rank = replica.rank();
+                let mut throughput = Throughput::default();
+                throughput.add(10, Duration::from_millis(50));
+                throughput.add(30 * rank, Duration::from_millis(50));
+                let rates = throughput.exchange(&replica.device, replica.collective.as_mut())?;
+                let again = throughput.exchange(&replica.device, replica.collective.as_mut())?;
+                Ok::<_, Error>((rates, again))
+            });
         assert_eq!(rates.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
     }
 

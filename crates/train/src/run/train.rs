@@ -4,9 +4,9 @@ use crate::run::fit::Outcome;
 use crate::run::prepared_run::{PreparedRun, no_device};
 use crate::run::training::Training;
 use crate::{Result, open_devices};
-use parallel::{Replica, Stage, run_stages};
 use std::mem::take;
 use std::sync::Mutex;
+use towers_parallel::{Replica, Stage, run_stages};
 
 impl Training<'_> {
     /// Trains.

@@ -2,10 +2,10 @@
 
 use crate::run::stop_flag::StopFlag;
 use crate::{Config, Observer, Result, Resume};
-use config::Checked;
-use dataset::Dataset;
-use models::Model;
-use program::Device;
+use towers_config::Checked;
+use towers_dataset::Dataset;
+use towers_models::Model;
+use towers_program::Device;
 
 pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
 
@@ -17,13 +17,13 @@ pub(crate) type Spelling = fn(&str) -> String;
 ///
 /// The observers see the first replica. Every replica reads its own share of every batch. Gradients are added
 /// along a fixed tree, so a run repeats bit for bit with any number of threads. With
-/// [`virtual_replicas`](config::Training::virtual_replicas) the number of devices changes no bit either.
+/// [`virtual_replicas`](towers_config::Training::virtual_replicas) the number of devices changes no bit either.
 ///
 /// ```
-/// use config::recipe;
-/// use layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
-/// use models::Model;
-/// use train::Training;
+/// use towers_config::recipe;
+/// use towers_layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
+/// use towers_models::Model;
+/// use towers_train::Training;
 ///
 /// let mut graph = Graph::new("mine", [32, 32, 3]);
 /// let x = graph.add(Conv2D::new(8, 3).strides(2), graph.input())?;
@@ -33,10 +33,10 @@ pub(crate) type Spelling = fn(&str) -> String;
 ///
 /// let mut config = recipe("quick")?;
 /// (config.training.model, config.training.epochs, config.placement.devices.replicas) = ("mine".into(), 1, 2);
-/// let data = cifar::synthetic(1, 200, 50);
+/// let data = towers_cifar::synthetic(1, 200, 50);
 /// let outcome = Training::new(&config, data).model(Model::new(graph, logits)).run()?;
 /// assert_eq!(outcome.state.step, 2);
-/// # Ok::<(), train::Error>(())
+/// # Ok::<(), towers_train::Error>(())
 /// ```
 #[must_use = "a training begins with `run`"]
 pub struct Training<'a> {
@@ -59,8 +59,8 @@ impl<'a> Training<'a> {
     }
 
     /// Another network than the configured one, with any name in the configuration. Replicas, checkpoints, resume and observers
-    /// work the same way. [`Trained::with_model`](trained::Trained::with_model) opens it again; the command line knows only
-    /// the networks of [`models`].
+    /// work the same way. [`Trained::with_model`](towers_trained::Trained::with_model) opens it again; the command line knows only
+    /// the networks of [`models`](towers_models).
     pub fn model(self, model: Model) -> Self {
         Training { model: Some(model), ..self }
     }
@@ -76,7 +76,7 @@ impl<'a> Training<'a> {
         Training { resume: resume.into(), ..self }
     }
 
-    /// The observers, such as those of [`callbacks::from_config`].
+    /// The observers, such as those of [`towers_callbacks::from_config`].
     pub fn observers(self, observers: &'a mut [Box<dyn Observer>]) -> Self {
         Training { observers, ..self }
     }

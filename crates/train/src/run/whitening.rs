@@ -2,10 +2,10 @@
 
 use crate::Result;
 use crate::run::run_data::RunData;
-use augment::engine::Patches;
-use layers::{Initializer, Network};
-use parallel::Collective;
-use program::Span;
+use towers_augment::engine::Patches;
+use towers_layers::{Initializer, Network};
+use towers_parallel::Collective;
+use towers_program::Span;
 
 /// The images for whitening filters, which have millions of patches.
 const IMAGES: usize = 5000;
@@ -40,14 +40,14 @@ fn filters(data: &RunData, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> 
 mod tests {
     use super::*;
     use crate::Error;
-    use augment::ImageDataGenerator;
-    use config::samples;
-    use layers::Mode;
-    use parallel::run_replicas;
-    use trained::{Input, Preprocessing};
+    use towers_augment::ImageDataGenerator;
+    use towers_config::samples;
+    use towers_layers::Mode;
+    use towers_parallel::run_replicas;
+    use towers_trained::{Input, Preprocessing};
 
     fn prepared(seed: u64) -> RunData {
-        let data = cifar::synthetic(seed, 20, 5);
+        let data = towers_cifar::synthetic(seed, 20, 5);
         let input = Input::fit(Preprocessing::Standardize, &data.train).unwrap();
         let augmentation = input.options(ImageDataGenerator::new().horizontal_flip(true));
         let [train, val] = [&data.train, &data.test].map(|split| samples(split.clone()).unwrap());
@@ -58,7 +58,7 @@ mod tests {
 
     fn read(network: &Network) -> Vec<Vec<f32>> {
         let arena = network.arena();
-        let values = |slot: &layers::Slot| {
+        let values = |slot: &towers_layers::Slot| {
             arena.storage(slot).to_vec(network.device(), slot.span.offset, slot.span.len)
         };
         arena.slots().iter().map(|slot| values(slot).unwrap()).collect()
@@ -67,15 +67,17 @@ mod tests {
     /// Each replica has other images here, so the filters show which ones were used.
     #[test]
     fn the_first_layer_gets_the_filters_of_the_first_replica_and_no_other() {
-        let results = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
-            let mut network = models::airbench94(10)?.build(&replica.device, 1, Mode::Inference)?;
-            network.init(1)?;
-            let before = read(&network);
-            let prepared = prepared(1 + replica.rank() as u64);
-            whiten(&mut network, &prepared, replica.collective.as_mut())?;
-            let own = filters(&prepared, [2, 2], 5e-4)?;
-            Ok::<_, Error>((before, read(&network), own))
-        });
+        let results =
+            run_replicas(&[towers_tensor_cpu::device(1), towers_tensor_cpu::device(1)], |mut replica| {
+                let mut network =
+                    towers_models::airbench94(10)?.build(&replica.device, 1, Mode::Inference)?;
+                network.init(1)?;
+                let before = read(&network);
+                let prepared = prepared(1 + replica.rank() as u64);
+                whiten(&mut network, &prepared, replica.collective.as_mut())?;
+                let own = filters(&prepared, [2, 2], 5e-4)?;
+                Ok::<_, Error>((before, read(&network), own))
+            });
         let results = results.unwrap();
         let first = &results[0].2;
         assert!(*first != results[1].2, "the images are the same");

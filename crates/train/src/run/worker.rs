@@ -16,14 +16,14 @@ use crate::run::step::{StepOptions, gradients, train_step, update};
 use crate::run::stop_flag::{Request, StopFlag};
 use crate::run::throughput::Throughput;
 use crate::{Error, Result};
-use callbacks::{EpochRecord, Partial, Plateau, StepInfo, StepRecord, TrainState};
-use layers::{Arena, Draws, Network};
-use metrics::Values;
-use optim::Progress;
-use parallel::{Collective, Exchanges, Stage};
-use program::{Device, OptimizerState, ReplayArgs, Span};
 use std::mem::take;
 use std::time::{Duration, Instant};
+use towers_callbacks::{EpochRecord, Partial, Plateau, StepInfo, StepRecord, TrainState};
+use towers_layers::{Arena, Draws, Network};
+use towers_metrics::Values;
+use towers_optim::Progress;
+use towers_parallel::{Collective, Exchanges, Stage};
+use towers_program::{Device, OptimizerState, ReplayArgs, Span};
 
 /// One replica of a run, or a stage of one: a network and its optimizer.
 pub(crate) struct Worker<'a> {

@@ -1,8 +1,8 @@
 use crate::Progress;
 use crate::{DataFiles, DataSet, Result};
-use cifar::SIDE;
-use dataset::{CHANNELS, Dataset};
 use std::path::Path;
+use towers_cifar::SIDE;
+use towers_dataset::{CHANNELS, Dataset};
 
 /// A format of data: what names it, or which folders and files have it, and how it is read.
 pub(crate) trait Format: Sync {

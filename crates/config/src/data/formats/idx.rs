@@ -1,8 +1,8 @@
 use super::format::{Format, Request};
 use crate::Result;
-use cifar::idx;
-use dataset::Dataset;
 use std::path::Path;
+use towers_cifar::idx;
+use towers_dataset::Dataset;
 
 /// A folder with four `idx` files.
 pub(crate) struct Idx;

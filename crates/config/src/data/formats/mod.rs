@@ -8,7 +8,6 @@ mod official;
 mod synthetic;
 
 use crate::DataSet;
-use cifar::Kind;
 use class_folders::ClassFolders;
 pub(crate) use format::{Format, Request};
 use idx::Idx;
@@ -16,6 +15,7 @@ use npz::Npz;
 use official::Official;
 use std::path::Path;
 use synthetic::Synthetic;
+use towers_cifar::Kind;
 
 /// Folders and files have the first of these formats that is there.
 const FORMATS: [&dyn Format; 8] = [

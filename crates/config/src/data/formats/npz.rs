@@ -1,7 +1,7 @@
 use super::format::{Format, Request};
 use crate::{Result, memory};
-use dataset::Dataset;
 use std::path::Path;
+use towers_dataset::Dataset;
 
 /// A file of NumPy's arrays `x_train`, `y_train`, `x_test`, `y_test`, and maybe `x_val` and `y_val`.
 pub(crate) struct Npz;
@@ -18,6 +18,6 @@ impl Format for Npz {
     fn read(&self, Request { set, .. }: Request<'_>) -> Result<Dataset> {
         // Vectors that grow may take twice their length.
         let most = memory::available().map_or(u64::MAX, |free| free / 2);
-        Ok(cifar::npz::read_file(&set.dataset, most)?)
+        Ok(towers_cifar::npz::read_file(&set.dataset, most)?)
     }
 }

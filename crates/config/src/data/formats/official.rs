@@ -1,8 +1,8 @@
 use super::format::{Format, Request};
 use crate::Progress;
 use crate::{Error, Result};
-use cifar::{Cifar, Kind};
-use dataset::Dataset;
+use towers_cifar::{Cifar, Kind};
+use towers_dataset::Dataset;
 
 /// A known data set, which is found or downloaded.
 pub(crate) struct Official {
@@ -28,7 +28,7 @@ impl Format for Official {
     }
 
     fn read(&self, Request { files, listener, .. }: Request<'_>) -> Result<Dataset> {
-        let told = |progress: cifar::Progress<'_>| listener(Progress::Fetch(progress));
+        let told = |progress: towers_cifar::Progress<'_>| listener(Progress::Fetch(progress));
         let mut cifar = Cifar::new(self.kind).offline(files.offline).progress(told);
         if let Some(dir) = &files.data_dir {
             cifar = cifar.data_dir(dir);
@@ -48,7 +48,7 @@ impl Official {
 
 #[cfg(feature = "download")]
 fn from_urls<'a>(cifar: Cifar<'a>, kind: Kind, urls: &[String]) -> Result<Cifar<'a>> {
-    if let Some(url) = urls.iter().find(|url| !cifar::Source::new(*url).is_address()) {
+    if let Some(url) = urls.iter().find(|url| !towers_cifar::Source::new(*url).is_address()) {
         let accepted = format!("the http:// or https:// address of {}", kind.at_address());
         return Err(Error::option("data.data_url", format!("`{url}`"), accepted));
     }

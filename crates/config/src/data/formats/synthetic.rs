@@ -1,7 +1,7 @@
 use super::format::{Format, Request};
 use crate::Result;
-use cifar::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
-use dataset::Dataset;
+use towers_cifar::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
+use towers_dataset::Dataset;
 
 /// Drawn figures.
 pub(crate) struct Synthetic;

@@ -9,7 +9,7 @@ use crate::conv::problem::Axis;
 use crate::element::Bf16;
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Conv2d, Layout, View};
+use towers_program::{Conv2d, Layout, View};
 
 /// At least so many tasks are wanted, and at most so many elements of partial sums.
 const MIN_TASKS: usize = 16;

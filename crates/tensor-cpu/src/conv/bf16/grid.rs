@@ -3,7 +3,7 @@ use super::tiles::Walk;
 use crate::conv::problem::{Axis, inside};
 use crate::element::Bf16;
 use core::ops::Range;
-use program::View;
+use towers_program::View;
 
 /// What some outputs of some images read, with its padding, such that the pixels that neighbouring outputs read with one
 /// tap are neighbours too: under a stride, a grid for each phase of it.

@@ -27,7 +27,7 @@ use super::sums::Finish;
 use super::{Convolved, Pass, phases};
 use crate::Cpu;
 use crate::element::Bf16;
-use program::{Conv2d, Layout, View, ViewMut, Write};
+use towers_program::{Conv2d, Layout, View, ViewMut, Write};
 
 impl Convolved for Bf16 {
     fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {

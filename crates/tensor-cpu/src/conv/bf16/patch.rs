@@ -4,7 +4,7 @@
 use super::tile::DEPTH;
 use crate::conv::problem::{Axis, FEW_CHANNELS, inside};
 use crate::element::Bf16;
-use program::Layout;
+use towers_program::Layout;
 
 /// What an output of a forward pass reads.
 #[derive(Clone, Copy, Debug)]

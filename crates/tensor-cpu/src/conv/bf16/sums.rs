@@ -10,7 +10,7 @@ use crate::conv::sums::Finish;
 use crate::element::Bf16;
 use crate::threads::Shards;
 use core::ops::Range;
-use program::View;
+use towers_program::View;
 
 /// At least so many tasks are wanted, and at most so many bytes of a task's source.
 const MIN_TASKS: usize = 16;

@@ -7,7 +7,7 @@ use super::tiles::{FinishRun, Narrow, Pairs, Product, Tiles, Walk};
 use crate::conv::tests::{all_passes, random, square};
 use crate::element::{Bf16, Element};
 use crate::{Cpu, simd};
-use program::Shape;
+use towers_program::Shape;
 
 /// The tiles of this processor beside those of plain loops, where it has some.
 fn own() -> Option<&'static Tiles> {

@@ -6,7 +6,7 @@ use crate::conv::grads::portion;
 use crate::conv::kernels::{BLOCK, GradTile, Kernels};
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Conv2d, Layout, View};
+use towers_program::{Conv2d, Layout, View};
 
 /// So many elements of sums, transformed inputs and gradients stay in the core's second cache.
 const CACHE_LEN: usize = 216 << 10;

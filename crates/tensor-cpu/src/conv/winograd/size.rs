@@ -1,5 +1,5 @@
 use crate::Cpu;
-use program::{Conv2d, Shape};
+use towers_program::{Conv2d, Shape};
 
 /// With fewer channels in or out than this there is little to gain, and vectors are half empty.
 const LEAST_CHANNELS: usize = 16;

@@ -7,7 +7,7 @@ use crate::conv::kernels::{BLOCK, Kernels, SumTile};
 use crate::conv::sums::Finish;
 use crate::threads::Shards;
 use core::ops::Range;
-use program::{Conv2d, Layout};
+use towers_program::{Conv2d, Layout};
 
 /// About so many elements of transformed inputs and sums are at work at once: what stays in the core's second cache beside weights.
 const TASK_LEN: usize = 104 << 10;

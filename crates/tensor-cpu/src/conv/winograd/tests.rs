@@ -6,8 +6,8 @@ use crate::Cpu;
 use crate::conv::sums::Finish;
 use crate::conv::tests::{random, reference, room, slice, whole};
 use crate::simd::Level;
-use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
-use program::{Activation, Arena, Conv2d, Pad, Shape, Trial, View, Write};
+use towers_program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
+use towers_program::{Activation, Arena, Conv2d, Pad, Shape, Trial, View, Write};
 
 /// The root mean square of the differences, and the largest one, relative to the root mean square of the
 /// expected values.

@@ -1,5 +1,5 @@
 use super::size::Size;
-use program::Layout;
+use towers_program::Layout;
 
 /// Pixels under the largest tile.
 const MOST_PIXELS: usize = 36;

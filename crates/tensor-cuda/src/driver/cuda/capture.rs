@@ -4,9 +4,9 @@ use super::CudaDriver;
 use crate::lock::lock;
 use crate::number::number;
 use cudarc::driver::sys;
-use program::Result;
 use std::ptr;
 use std::sync::atomic::Ordering;
+use towers_program::Result;
 
 /// A dependency of the next node.
 type Tip = sys::CUgraphNode;

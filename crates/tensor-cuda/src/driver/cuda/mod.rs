@@ -27,12 +27,12 @@ use context::{Context, Stream};
 use core::ffi::c_void;
 use cudarc::driver::sys;
 use functions::Functions;
-use program::Result;
 use side::Side;
 use staging::Staging;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use towers_program::Result;
 
 /// The most arguments of a kernel. They are an array, so a launch allocates nothing.
 const MOST_ARGS: usize = 32;
@@ -114,8 +114,8 @@ impl CudaDriver {
         called.map_err(|error| error.of_device(&self.title))
     }
 
-    fn refused(&self, message: String) -> program::Error {
-        program::Error::Device { device: self.title.clone(), message }
+    fn refused(&self, message: String) -> towers_program::Error {
+        towers_program::Error::Device { device: self.title.clone(), message }
     }
 
     /// Refuses calls that can't be captured.
@@ -201,7 +201,7 @@ impl Driver for CudaDriver {
             status
         });
         if status == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32 {
-            return Err(program::Error::OutOfMemory { bytes, device: self.title.clone() });
+            return Err(towers_program::Error::OutOfMemory { bytes, device: self.title.clone() });
         }
         allocated?;
         let ptr = Ptr(address);
@@ -301,9 +301,9 @@ impl Driver for CudaDriver {
             ))
         });
         launched.map_err(|error| match error {
-            program::Error::Device { device, message } => {
+            towers_program::Error::Device { device, message } => {
                 let message = format!("kernel `{name}` on {geometry:?}: {message}");
-                program::Error::Device { device, message }
+                towers_program::Error::Device { device, message }
             }
             other => other,
         })

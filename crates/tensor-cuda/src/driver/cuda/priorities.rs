@@ -6,9 +6,9 @@ use super::CudaDriver;
 use crate::number::number;
 use core::ffi::c_int;
 use cudarc::driver::sys;
-use program::Result;
 use std::collections::HashMap;
 use std::ptr;
+use towers_program::Result;
 
 const KERNEL: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL as u32;
 

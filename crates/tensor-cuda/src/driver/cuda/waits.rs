@@ -5,9 +5,9 @@ use crate::driver::{Watch, watch};
 use crate::lock::lock;
 use crate::number::number;
 use cudarc::driver::sys;
-use program::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use towers_program::Result;
 
 impl CudaDriver {
     /// The check of waits, if there is one.

@@ -2,13 +2,13 @@
 
 use super::error::error;
 use crate::source::{HEADERS, Source};
-use program::Result;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, io, process};
+use towers_program::Result;
 
 /// The files of `emulation/`, by their names.
 const SHIM: [(&str, &str); 7] = [

@@ -1,6 +1,6 @@
 //! Errors of the emulation.
 
-use program::Error;
+use towers_program::Error;
 
 /// The device's name.
 pub(super) const NAME: &str = "the emulated GPU";

@@ -3,9 +3,9 @@
 use super::error::error;
 use super::object::Allocation;
 use crate::driver::Ptr;
-use program::Result;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
+use towers_program::Result;
 
 /// An allocation begins on a multiple of this, as on a GPU.
 const ALIGN: u64 = 256;

@@ -23,8 +23,8 @@ use error::{NAME, error};
 use memory::Memory;
 use object::Object;
 use order::Order;
-use program::Result;
 use std::sync::{Arc, Mutex};
+use towers_program::Result;
 
 /// Few and odd, so that grid loops run several times and end unevenly.
 const MULTIPROCESSORS: u32 = 3;

@@ -8,11 +8,11 @@ use crate::format::Format;
 use crate::lock::lock;
 use crate::source::{FORMATS, Source};
 use libloading::Library;
-use program::Result;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use towers_program::Result;
 
 /// `emulation::Launch` of emulation/launch.h.
 #[repr(C)]

@@ -1,8 +1,8 @@
 //! The order in which the threads and blocks of a launch run.
 
 use super::error::error;
-use program::Result;
 use std::collections::BTreeSet;
+use towers_program::Result;
 
 /// The variable that fixes it.
 const VARIABLE: &str = "TOWERS_EMULATION_ORDER";

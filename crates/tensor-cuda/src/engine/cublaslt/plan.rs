@@ -10,8 +10,8 @@ use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ops::RangeInclusive;
 use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
-use program::Precision;
 use std::sync::Arc;
+use towers_program::Precision;
 
 /// The kind of a failure. "Not initialized", "invalid value", "architecture mismatch", "not supported" and
 /// "license" errors come from no kernel. Mapping, execution and internal errors may come after one of
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use crate::layer::Pass;
     use crate::libraries::CUBLASLT;
-    use program::Linear;
+    use towers_program::Linear;
 
     /// Descriptors need no GPU, so an installed library can check them.
     #[test]

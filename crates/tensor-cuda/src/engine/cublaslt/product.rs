@@ -3,7 +3,7 @@
 use crate::driver::Ptr;
 use crate::layer::Pass;
 use core::fmt;
-use program::Linear;
+use towers_program::Linear;
 
 /// A product `d = a b` of matrices that lie column by column, `d` of `m x n`, with `k` terms a sum. Before
 /// the product `a` and `b` may be transposed.

@@ -14,7 +14,7 @@ use cudarc::cudnn::sys::{
     cudnnConvolutionBwdDataAlgo_t as DataAlgorithm, cudnnConvolutionBwdFilterAlgo_t as FilterAlgorithm,
     cudnnConvolutionFwdAlgo_t as ForwardAlgorithm,
 };
-use program::Precision;
+use towers_program::Precision;
 
 /// The most scratch memory of an algorithm. More would rarely save time, and limits the batch size.
 const MOST_SCRATCH: usize = 256 << 20;

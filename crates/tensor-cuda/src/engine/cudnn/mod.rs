@@ -33,10 +33,10 @@ use algorithms::Algorithm;
 use core::fmt;
 use handle::Handle;
 use problem::{Operands, Problem, Scratch};
-use program::{Conv2d, Error, Precision, Result, Shape, Write};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
+use towers_program::{Conv2d, Error, Precision, Result, Shape, Write};
 
 /// cuDNN on one device and stream.
 pub(crate) struct Cudnn {

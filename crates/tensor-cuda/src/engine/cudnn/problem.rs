@@ -11,7 +11,7 @@ use crate::number::number;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
-use program::{Conv2d, Precision, Shape};
+use towers_program::{Conv2d, Precision, Shape};
 
 /// The operands of a convolution: `x` and `y` also stand for their gradients, `w` for the weights'. Each pass
 /// writes one of them.
@@ -258,7 +258,7 @@ fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct>, Fail
 mod tests {
     use super::*;
     use crate::libraries::CUDNN;
-    use program::Pad;
+    use towers_program::Pad;
 
     fn conv(pad: Pad) -> Conv2d {
         Conv2d { stride: [2, 1], pad, ..Conv2d::new(3, 96, [3, 5]) }

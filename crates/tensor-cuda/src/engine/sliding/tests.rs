@@ -4,7 +4,7 @@ use super::super::compared;
 use super::super::product::BLOCKS;
 use super::*;
 use crate::layer::Pass;
-use program::Precision;
+use towers_program::Precision;
 
 const PADS: [[usize; 4]; 3] = [[1, 1, 1, 1], [0, 0, 0, 0], [2, 0, 1, 2]];
 

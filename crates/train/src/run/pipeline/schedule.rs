@@ -4,9 +4,9 @@ use crate::data::{Piece, Share};
 use crate::run::passes::Passes;
 use crate::run::step::StepOptions;
 use crate::{Error, Result};
-use layers::{Draws, Network};
-use parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward};
-use program::Span;
+use towers_layers::{Draws, Network};
+use towers_parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward};
+use towers_program::Span;
 
 /// The number of micro-batches that a stage holds at a time.
 pub(crate) fn max_in_flight(stage: &Stage, micro_batches: usize) -> usize {

@@ -2,9 +2,9 @@
 
 use crate::Result;
 use crate::run::speed::Trial;
-use config::pipeline_cuts;
-use models::Model;
-use program::Device;
+use towers_config::pipeline_cuts;
+use towers_models::Model;
+use towers_program::Device;
 
 /// The timed passes over a piece of a network, after one warm-up pass.
 const PASSES: usize = 3;
@@ -42,9 +42,9 @@ mod tests {
     /// network.
     #[test]
     fn measured_stages_are_the_network() {
-        let model = models::small_cnn(10).unwrap();
+        let model = towers_models::small_cnn(10).unwrap();
         let layers = model.summary().rows.len();
-        let device = tensor_cpu::device(1);
+        let device = towers_tensor_cpu::device(1);
         assert!(model.split(&model.cuts()).unwrap().iter().all(|p| measure(p, &device, 2).unwrap() > 0));
         let stages = split(2, &[], model, &device, 2).unwrap();
         assert_eq!(stages.len(), 2);

@@ -14,16 +14,16 @@ use crate::run::speed;
 use crate::run::throughput::Throughput;
 use crate::run::whitening;
 use crate::{Config, Error, Result, Resume};
-use augment::{ImageDataGenerator, LoaderOptions, Samples};
-use callbacks::{Plateau, TrainState};
-use config::DeviceWeights;
-use layers::Mode;
-use optim::Optimizer;
-use options::{Message, message};
-use parallel::{Replica, Shards, Stage};
-use program::Device;
 use std::mem::take;
 use std::time::Instant;
+use towers_augment::{ImageDataGenerator, LoaderOptions, Samples};
+use towers_callbacks::{Plateau, TrainState};
+use towers_config::DeviceWeights;
+use towers_layers::Mode;
+use towers_optim::Optimizer;
+use towers_options::{Message, message};
+use towers_parallel::{Replica, Shards, Stage};
+use towers_program::Device;
 
 /// The error for a batch larger than the data, if short batches are left out.
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {

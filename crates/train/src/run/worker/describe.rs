@@ -2,12 +2,12 @@
 
 use super::Worker;
 use crate::{Resume, gpus};
-use callbacks::TrainState;
-use config::DeviceWeights;
-use layers::Role;
-use optim::Progress;
-use options::{Message, message};
-use program::Device;
+use towers_callbacks::TrainState;
+use towers_config::DeviceWeights;
+use towers_layers::Role;
+use towers_optim::Progress;
+use towers_options::{Message, message};
+use towers_program::Device;
 
 /// The share of their first values, zeros and ones, that running averages may still have.
 const UNSETTLED: f64 = 0.05;
@@ -126,7 +126,7 @@ fn unsettled(momentum: f64, steps_per_epoch: u64, epochs: u64) -> [Option<String
 /// set of a CPU.
 pub(crate) fn arithmetic(device: &Device) -> String {
     match gpus::kernels(device) {
-        None if device.kind() == "cpu" => format!("a CPU with {}", tensor_cpu::simd_level()),
+        None if device.kind() == "cpu" => format!("a CPU with {}", towers_tensor_cpu::simd_level()),
         None => device.model(),
         Some(kernels) => format!("{} with kernels {kernels}", device.model()),
     }

@@ -4,14 +4,14 @@ use super::Worker;
 use crate::run::prepared_run::StageTensors;
 use crate::run::run_data::RunData;
 use crate::{Error, Result, Resume};
-use callbacks::{Picture, Plateau, Snapshot};
-use checkpoint::Tensors;
-use config::draw_batch as draw;
-use config::{Saved, Training};
-use layers::Role;
 use serde_json::Value;
 use std::sync::{MutexGuard, PoisonError};
-use trained::{Description, LOSS_SCALE, OPTIMIZER_STEPS};
+use towers_callbacks::{Picture, Plateau, Snapshot};
+use towers_checkpoint::Tensors;
+use towers_config::draw_batch as draw;
+use towers_config::{Saved, Training};
+use towers_layers::Role;
+use towers_trained::{Description, LOSS_SCALE, OPTIMIZER_STEPS};
 
 impl Worker<'_> {
     /// Restores this replica from a checkpoint.
@@ -137,27 +137,27 @@ impl Worker<'_> {
 }
 
 impl Snapshot for Worker<'_> {
-    fn all_tensors(&self) -> callbacks::Result<Tensors> {
+    fn all_tensors(&self) -> towers_callbacks::Result<Tensors> {
         let mut tensors = self.model()?;
         tensors.append(self.memory()?)?;
         Ok(tensors)
     }
 
-    fn optimizer_tensors(&self) -> callbacks::Result<Tensors> {
+    fn optimizer_tensors(&self) -> towers_callbacks::Result<Tensors> {
         Ok(self.memory()?)
     }
 
-    fn model_tensors(&self) -> callbacks::Result<Tensors> {
+    fn model_tensors(&self) -> towers_callbacks::Result<Tensors> {
         Ok(self.model()?)
     }
 
-    fn saved(&self) -> callbacks::Result<Value> {
+    fn saved(&self) -> towers_callbacks::Result<Value> {
         let model = self.description()?.metadata().clone();
         let saved = Saved { config: self.run.config.clone(), state: self.state.clone(), model };
-        serde_json::to_value(saved).map_err(callbacks::Error::other)
+        serde_json::to_value(saved).map_err(towers_callbacks::Error::other)
     }
 
-    fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
+    fn batch_picture(&self, count: usize) -> towers_callbacks::Result<Option<Picture>> {
         let RunData { train, augmentation, .. } = &self.run.data;
         let epoch = self.state.epochs_done.saturating_sub(1);
         let options = self.run.config.training.loader_options();

@@ -4,7 +4,7 @@ use super::{download, driver, run, try_download};
 use crate::Cuda;
 use crate::driver::{Driver, Geometry, args};
 use crate::lock::lock;
-use program::{CapturedGraph as _, Precision, ReplayArgs, Result};
+use towers_program::{CapturedGraph as _, Precision, ReplayArgs, Result};
 
 #[test]
 fn a_capture_is_written_down_and_done_again() {

@@ -6,7 +6,7 @@ use crate::driver::emulated::EmulatedDriver;
 use crate::driver::emulated::order::{Order, Sense};
 use crate::driver::{Driver, Geometry, Ptr, args};
 use crate::source::Source;
-use program::Precision;
+use towers_program::Precision;
 
 #[test]
 fn a_barrier_that_some_threads_miss_is_an_error() {

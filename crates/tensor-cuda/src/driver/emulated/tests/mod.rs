@@ -9,7 +9,7 @@ use super::{EmulatedDriver, compiler};
 use crate::Options;
 use crate::driver::{Arg, Driver, Geometry, Ptr};
 use crate::source::Source;
-use program::{Precision, Result};
+use towers_program::{Precision, Result};
 
 /// The kernels of these tests, some of which are wrong on purpose.
 const KERNELS: Source = Source {

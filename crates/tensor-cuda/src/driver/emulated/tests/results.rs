@@ -6,8 +6,8 @@ use crate::driver::emulated::EmulatedDriver;
 use crate::driver::emulated::order::{Order, Sense};
 use crate::driver::{Driver, Geometry, args};
 use crate::kernels::SOURCES;
-use program::Precision;
 use std::sync::Arc;
+use towers_program::Precision;
 
 /// Conversions need only keep a NaN a NaN.
 fn same(a: f32, b: f32) -> bool {
@@ -76,7 +76,7 @@ fn words_are_those_of_crate_philox() {
     run(&driver, "random_words", Geometry::line(2, 32), args![out, 7u32, 11u32]);
     let words = download(&driver, out, 64 * 4);
     for (k, words) in (0u32..).zip(words.chunks(4)) {
-        assert_eq!(words, philox::philox4x32([k, k * k, 3, 4], [7, 11]));
+        assert_eq!(words, towers_philox::philox4x32([k, k * k, 3, 4], [7, 11]));
     }
 }
 
