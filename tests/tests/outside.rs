@@ -29,7 +29,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["augment"],
         features: "",
-        program: include_str!("../outside/augment.rs"),
+        program: include_str!("../../crates/augment/examples/batches.rs"),
         prints: &["100 images"],
         packages: 15,
         with_features: 15,
@@ -37,7 +37,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["cifar"],
         features: "download = [\"towers-cifar/download\"]",
-        program: include_str!("../outside/cifar.rs"),
+        program: include_str!("../../crates/cifar/examples/synthetic_set.rs"),
         prints: &["100 images of [32, 32, 3]", "no usable CIFAR-10 was found", "its feature `download`"],
         packages: 40,
         with_features: 117,
@@ -89,7 +89,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["interchange", "layers", "models", "tensor-cpu"],
         features: "default = [\"towers-interchange/onnx\"]\nkeras = [\"towers-interchange/keras\"]",
-        program: include_str!("../outside/interchange.rs"),
+        program: include_str!("../../crates/interchange/examples/onnx_file.rs"),
         prints: &["small_cnn tells [\"cat\", \"dog\"] apart"],
         packages: 56,
         with_features: 80,

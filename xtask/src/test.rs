@@ -92,7 +92,7 @@ fn docs(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     cargo::run(command.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
-/// Unit and integration tests. Every test program runs, even if one before it fails.
+/// Unit and integration tests, and examples. Every test program runs, even if one before it fails.
 ///
 /// Cargo runs one program after the other, and many tests wait: for processes, for a lock, for a time-out. So two
 /// halves run at a time, each with as many tests as there are processors, and others compute meanwhile.
@@ -112,10 +112,11 @@ fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         let arguments = [&of[..], targets, &["--", "--show-output", &threads]].concat();
         cargo::command(&workspace.root, &arguments)
     };
-    tally.run_both(
-        &mut half(&["--test", "[a-d]*"]),
-        &mut half(&["--lib", "--bins", "--example", "own_observer", "--test", "[!a-d]*"]),
-    )
+    let tested = workspace.crates.iter().filter(|krate| !of.contains(&krate.name.as_str()));
+    let examples: Vec<&str> =
+        tested.flat_map(|krate| &krate.examples).flat_map(|name| ["--example", name]).collect();
+    let others = [&["--lib", "--bins", "--test", "[!a-d]*"], &examples[..]].concat();
+    tally.run_both(&mut half(&["--test", "[a-d]*"]), &mut half(&others))
 }
 
 fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

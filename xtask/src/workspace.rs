@@ -20,6 +20,8 @@ pub struct Crate {
     /// The source file at the root of its library, or else of its binary.
     pub root: String,
     pub features: Vec<String>,
+    /// The names of its examples that are tests: `test = true`.
+    pub examples: Vec<String>,
     /// The names of its normal and build dependencies.
     pub dependencies: Vec<String>,
 }
@@ -70,6 +72,7 @@ fn read_crate(root: &Path, package: &Value) -> Result<Crate> {
     let is = |target: &&Value, kind: &str| list(&target["kind"]).any(|of_target| of_target == kind);
     let root_of = |kind: &str| list(&package["targets"]).find(|target| is(target, kind));
     let target = root_of("lib").or_else(|| root_of("bin")).context("a crate has no library and no binary")?;
+    let tested = list(&package["targets"]).filter(|target| is(target, "example") && target["test"] == true);
     let shipped = list(&package["dependencies"]).filter(|dependency| dependency["kind"] != "dev");
     Ok(Crate {
         name: text(&package["name"])?.to_owned(),
@@ -81,6 +84,7 @@ fn read_crate(root: &Path, package: &Value) -> Result<Crate> {
             .into_iter()
             .flat_map(|table| table.keys().cloned())
             .collect(),
+        examples: tested.map(|target| Ok(text(&target["name"])?.to_owned())).collect::<Result<_>>()?,
         dependencies: shipped
             .map(|dependency| Ok(text(&dependency["name"])?.to_owned()))
             .collect::<Result<_>>()?,
@@ -105,6 +109,7 @@ pub fn fake(crates: &[(&str, &[&str])]) -> Workspace {
         published: true,
         root: format!("crates/{name}/src/lib.rs"),
         features: Vec::new(),
+        examples: vec!["a_use".to_owned()],
         dependencies: owned(dependencies),
     };
     Workspace { root: "/w".into(), crates: crates.iter().map(krate).collect() }
@@ -124,5 +129,6 @@ mod tests {
         let optim = find("towers-optim");
         assert!(optim.published && !optim.dependencies.contains(&"proptest".to_owned()));
         assert!(find("towers-cifar").features.contains(&"download".to_owned()));
+        assert_eq!(find("towers-optim").examples, ["straight_line"]);
     }
 }

@@ -2,6 +2,7 @@
 
 use towers_checkpoint::{Store, Tensors, epoch_name};
 
+#[cfg_attr(test, test)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("towers-outside-{}", std::process::id()));
     let store = Store::open(&folder)?;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+#[cfg_attr(test, test)]
 fn main() -> Result<(), towers_files::Error> {
     let folder = std::env::temp_dir().join(format!("towers-outside-files-{}", std::process::id()));
     let path = folder.join("status.json");

@@ -16,6 +16,7 @@ impl Layer for Residual {
     }
 }
 
+#[cfg_attr(test, test)]
 fn main() -> towers_layers::Result<()> {
     let mut graph = Graph::new("with_residual", [1, 1, 2]);
     let x = graph.add(Dense::new(8), graph.input())?;

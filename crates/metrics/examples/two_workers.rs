@@ -3,6 +3,7 @@
 use towers_metrics::Tally;
 
 /// Scores of three classes, counted by two workers.
+#[cfg_attr(test, test)]
 fn main() -> Result<(), towers_metrics::Error> {
     let mut workers = [Tally::named(&["f1", "top2_acc"], 3)?, Tally::named(&["f1", "top2_acc"], 3)?];
     let samples = [

@@ -1,8 +1,8 @@
-//! Fits a straight line, by an optimizer and a schedule chosen by their names.
+//! Fits a straight line to four points by least squares, with an optimizer and a schedule chosen by their names.
 
 use towers_optim::{Optimizer, Progress, Schedule};
 
-/// A straight line through four points, by least squares.
+#[cfg_attr(test, test)]
 fn main() -> Result<(), towers_optim::Error> {
     let Optimizer { rule, clip } = "adam:global-clipnorm=5".parse()?;
     let schedule: Schedule = "cosine+warmup:epochs=1".parse()?;

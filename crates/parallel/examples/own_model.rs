@@ -2,6 +2,7 @@
 
 use towers_parallel::{Error, run_replicas, slice_batch};
 
+#[cfg_attr(test, test)]
 fn main() -> Result<(), Error> {
     let points: Vec<(f32, f32)> = (0..20).map(|k| k as f32 / 10.0).map(|x| (x, 2.0 * x + 1.0)).collect();
     let lines = run_replicas(&[(); 3].map(|()| towers_tensor_cpu::device(1)), |mut replica| {

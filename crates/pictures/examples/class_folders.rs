@@ -1,8 +1,9 @@
 //! Reads class folders, in memory and streamed.
 use towers_pictures::{ClassFolders, Decoder, Resize};
 
+#[cfg_attr(test, test)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::temp_dir().join("towers-outside-pictures");
+    let folder = std::env::temp_dir().join(format!("towers-pictures-{}", std::process::id()));
     // A picture of 2 x 2 pixels: a header, and rows of blue, green and red from the bottom up.
     let mut bmp = b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x02\0\0\0\x01\0\x18\0".to_vec();
     bmp.extend([vec![0; 24], [0, 0, 255, 0, 0, 255, 0, 0].repeat(2)].concat());
@@ -18,8 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{:?} of {:?}, streamed: {}", images.dim(), labels.to_vec(), data.train.files.is_some());
         }
     }
-    let red =
-        Decoder::new([4, 4, 3])?.resize(Resize::ShorterSide(None)).decode(folder.join("val/cat/2.bmp"))?;
-    println!("the first pixel is {:?}", &red[..3]);
+    let decoder = Decoder::new([4, 4, 3])?.resize(Resize::ShorterSide(None));
+    println!("the first pixel is {:?}", &decoder.decode(folder.join("val/cat/2.bmp"))?[..3]);
     Ok(std::fs::remove_dir_all(folder)?)
 }

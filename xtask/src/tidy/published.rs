@@ -7,8 +7,8 @@ use crate::workspace::{Crate, Workspace};
 /// The most keywords that crates.io takes.
 const MOST_KEYWORDS: usize = 5;
 
-/// Every published library names its page, its keywords and its features on docs.rs. Its README has the dependencies and the
-/// whole program of a user, compiled as a test, and its features.
+/// Every published library names its page, its keywords and its features on docs.rs. It has an example that is run as a test. Its
+/// README has the whole program of a user, compiled as a test, with all dependencies of ours, and its features.
 pub fn check(workspace: &Workspace, files: &Files) -> Vec<Violation> {
     let libraries =
         workspace.crates.iter().filter(|krate| krate.published && krate.root.ends_with("src/lib.rs"));
@@ -28,7 +28,12 @@ fn missing(krate: &Crate, files: &Files) -> Vec<Violation> {
     let emulates = krate.features.iter().any(|feature| feature == "emulation");
     let unnamed = krate.features.iter().filter(|feature| *feature != "default").map(String::as_str);
     let unnamed = unnamed.filter(|feature| !page.contains(&format!("`{feature}`"))).collect::<Vec<_>>();
-    let dependency = format!("\n{} = ", krate.name);
+    let named = code.iter().filter(|code| code.starts_with("rust")).flat_map(|code| used(code));
+    let dependencies = code.iter().find(|code| code.starts_with("toml\n[dependencies]\n")).unwrap_or(&"");
+    let lacking = |name: &String| !dependencies.contains(&format!("\n{name} = "));
+    let mut undeclared: Vec<String> = named.chain([krate.name.clone()]).filter(lacking).collect();
+    undeclared.sort();
+    undeclared.dedup();
     let mut found = Vec::new();
     let mut unless = |sound: bool, path: &str, what: String| {
         if !sound {
@@ -42,12 +47,25 @@ fn missing(krate: &Crate, files: &Files) -> Vec<Violation> {
     unless(on_docs.is_some(), &krate.manifest, lacks("`[package.metadata.docs.rs]`"));
     let all = on_docs.is_some_and(|table| table.contains("all-features = true"));
     unless(!all || !emulates, &krate.manifest, "docs.rs must not have the feature `emulation`".to_owned());
-    unless(has("toml\n[dependencies]\n", &dependency), &readme, lacks("the `[dependencies]` of its program"));
+    let undeclared = undeclared.join(", ");
+    unless(
+        undeclared.is_empty(),
+        &readme,
+        lacks(&format!("the `[dependencies]` of its program: {undeclared}")),
+    );
     unless(has("rust", "fn main()"), &readme, lacks("a program with `fn main()`"));
     unless(unnamed.is_empty(), &readme, lacks(&format!("the features {}", unnamed.join(", "))));
+    let tested = !krate.examples.is_empty();
+    unless(tested, &krate.manifest, lacks("an `[[example]]` with `test = true`"));
     let compiled = files.text(&krate.root).contains("[doc = include_str!(\"../README.md\")]");
     unless(compiled, &krate.root, lacks("the test that compiles the README's program"));
     found
+}
+
+/// The packages of ours that code uses, by the paths in it.
+fn used(code: &str) -> impl Iterator<Item = String> {
+    let words = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("towers_")).map(|word| word.replace('_', "-"))
 }
 
 #[cfg(test)]
@@ -85,7 +103,10 @@ mod tests {
             ("readme = \"README.md\"\n", "Cargo.toml:1: a is published, and this file lacks `readme"),
             ("keywords = [", "lacks keywords of its own"),
             ("[package.metadata.docs.rs]", "lacks `[package.metadata.docs.rs]`"),
-            ("a = \"0.1\"\n", "README.md:1: a is published, and this file lacks the `[dependencies]`"),
+            (
+                "a = \"0.1\"\n",
+                "README.md:1: a is published, and this file lacks the `[dependencies]` of its program: a",
+            ),
             ("fn main() {}", "lacks a program with `fn main()`"),
             ("`serde`", "lacks the features serde"),
             ("#[doc", "lib.rs:1: a is published, and this file lacks the test"),
@@ -96,6 +117,22 @@ mod tests {
         let six = MANIFEST.replace("\"b\"", "\"b\", \"c\", \"d\", \"e\", \"f\"");
         assert!(found(&six, README, ROOT, &[])[0].contains("5 at most"));
         assert!(found(MANIFEST, README, ROOT, &["emulation"])[0].contains("`emulation`"));
+        let uses = README.replace("{}", "{ towers_b_c::run() }");
+        assert!(found(MANIFEST, &uses, ROOT, &[])[0].ends_with("of its program: towers-b-c"));
+    }
+
+    #[test]
+    fn a_library_without_an_example_is_named() {
+        let mut workspace = fake(&[("a", &[])]);
+        workspace.crates[0].examples.clear();
+        let files = [
+            ("crates/a/Cargo.toml", MANIFEST),
+            ("crates/a/README.md", README),
+            ("crates/a/src/lib.rs", ROOT),
+        ];
+        let found = check(&workspace, &Files::fake(&files));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].to_string().ends_with("lacks an `[[example]]` with `test = true`"), "{}", found[0]);
     }
 
     #[test]

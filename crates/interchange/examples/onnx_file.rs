@@ -1,6 +1,9 @@
+//! A network as an ONNX graph, there and back.
+
 use towers_interchange::{Pixels, Source, onnx, tensors};
 use towers_layers::Mode;
 
+#[cfg_attr(test, test)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = towers_models::small_cnn(2)?;
     let mut network = model.build(&towers_tensor_cpu::device(1), 1, Mode::Inference)?;
