@@ -81,6 +81,25 @@ def cross_entropy():
     save("xent.probabilities", torch.softmax(tensor(logits), 1))
 
 
+def weighted_cross_entropy():
+    """The loss of Keras' fit with class_weight: a factor for each sample, and the batch's own size below."""
+    x, labels = tensor(golden["xent.logits"]), golden["xent.labels"].astype(np.int64)
+    weights = np.linspace(0.0, 2.25, 10)
+    y = torch.eye(10, dtype=torch.float64)[labels]
+    smoothed = y * (1 - 0.125) + 0.125 / 10
+    losses = keras.ops.categorical_crossentropy(smoothed, x, from_logits=True) * torch.tensor(weights[labels])
+    model = keras.Sequential([keras.Input((10,)), keras.layers.Activation("linear")])
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.125)
+    model.compile(optimizer=keras.optimizers.SGD(0.0), loss=loss)
+    told = model.evaluate(golden["xent.logits"], y.numpy(), sample_weight=weights[labels], verbose=0)
+    fitted = model.train_on_batch(golden["xent.logits"], y.numpy(), class_weight=dict(enumerate(weights)))
+    assert abs(losses.mean() - told) < 1e-5 and abs(losses.mean() - fitted) < 1e-5
+    (losses.sum() / 8).backward()
+    save("xent.weights", weights)
+    save("xent.weighted.loss", losses.sum().reshape(1))
+    save("xent.weighted.dlogits", x.grad)
+
+
 def binary_cross_entropy():
     """One output for two classes: Keras' binary cross-entropy and accuracy, of a sigmoid's logits.
 
@@ -212,4 +231,5 @@ group_norm()
 activation("elu", F.elu)
 activation("sigmoid", torch.sigmoid)
 activation("tanh", torch.tanh)
+weighted_cross_entropy()
 save_file(golden, pathlib.Path(__file__).with_name("ops.safetensors"))

@@ -33,7 +33,7 @@ fn devices() -> Vec<(Device, f32)> {
 fn load_images(pipeline: &Pipeline) -> LoadImages {
     let [height, width, channels] = pipeline.shape();
     let constant = pipeline.options().cval;
-    LoadImages { height, width, channels, constant, scale: pipeline.scale() }
+    LoadImages { height, width, channels, constant, scale: pipeline.scale(), label: 1 }
 }
 
 /// The content of an image's rows and columns.
@@ -234,7 +234,7 @@ proptest! {
         let Case { shape, options, n, loader: flow } = case;
         let (samples, pipeline) = (samples(n, shape), options.build(shape).unwrap());
         let epoch = 3;
-        let order = flow.order(epoch, n);
+        let order = flow.order(epoch, samples.labels());
         let draw = |&image: &u32| match flow.augment {
             true => (image, places(&pipeline, &pipeline.draw(flow.seed, epoch, image))),
             false => (image, places(&pipeline, &Draws::default())),
@@ -316,7 +316,7 @@ fn a_recorded_step_walks_through_the_epoch() {
     let (samples, pipeline) =
         (samples(7, shape), ImageDataGenerator::new().random_crop(2).build(shape).unwrap());
     let flow = LoaderOptions::new().batch_size(2).drop_last(true).workers(0);
-    let order = flow.order(0, samples.len());
+    let order = flow.order(0, samples.labels());
     for (device, tolerance) in devices() {
         let mut set = Set::new(&device, &samples, &pipeline, order.len(), 2);
         let draw = |&image: &u32| (image, places(&pipeline, &pipeline.draw(flow.seed, 0, image)));

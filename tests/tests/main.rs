@@ -23,5 +23,6 @@ mod resnet18;
 mod resume;
 mod sync_batch_norm;
 mod towers;
+mod unbalanced;
 mod virtual_replicas;
 mod weights;

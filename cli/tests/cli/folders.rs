@@ -64,6 +64,36 @@ fn limits_take_pictures_of_every_class() {
     }
 }
 
+#[test]
+fn unbalanced_classes_are_told_and_can_be_weighted() {
+    let place = Place::new();
+    draw(&place, "pictures/train/blue", BLUE, 0..24);
+    draw(&place, "pictures/train/red", RED, 0..2);
+    draw(&place, "pictures/test/blue", BLUE, 24..28);
+    draw(&place, "pictures/test/red", RED, 24..28);
+    let train = "train --recipe quick --batch-size 8 --dataset pictures --epochs 1 --output";
+    place.run(&format!("{train} plain")).ends(0).complains(
+        "the class blue has 24 training images and red has 2, so accuracy says little about red; --class-weight balanced or \
+         --sampler balanced counts all classes alike",
+    );
+    let weighted = place.run(&format!("{train} a --class-weight balanced")).ends(0);
+    let weighted = weighted.says("the training loss is weighted by class: blue 0.542, red 6.500");
+    assert!(!weighted.err().contains("says little"), "{}", weighted.err());
+    place.write("weights.csv", "class,weight\nred,3\n");
+    place.run(&format!("{train} b --class-weight weights.csv")).ends(0).says("blue 1.000, red 3.000");
+    let saved: Value = serde_json::from_str(&place.read("b/config.json")).unwrap();
+    assert_eq!(saved["class_weight"], json!({"red": 3.0}));
+    place
+        .run(&format!("{train} c --class-weight rde=3"))
+        .ends(2)
+        .complains("`rde`")
+        .complains("did you mean `red`?");
+    place.run(&format!("{train} d --class-weight red")).ends(2).complains("must be balanced, CLASS=WEIGHT");
+    let balanced = place.run(&format!("{train} e --sampler balanced")).ends(0);
+    assert!(!balanced.err().contains("says little"), "{}", balanced.err());
+    place.run(&format!("{train} f --sampler balanced --shuffle false")).ends(2).complains("--sampler");
+}
+
 /// The pictures that choose the best epoch are not those of the reported result.
 #[test]
 fn runs_validate_on_val_and_are_evaluated_on_test() {

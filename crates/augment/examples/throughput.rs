@@ -38,7 +38,7 @@ fn milliseconds_to_place(pipeline: &Pipeline) -> f64 {
     let options = LoaderOptions::new().seed(1);
     let place = |epoch| {
         let start = Instant::now();
-        for sample in options.order(epoch, 50_000) {
+        for sample in options.order(epoch, &[0; 50_000]) {
             pipeline.places(&pipeline.draw(1, epoch, sample)).into_iter().flatten().for_each(|place| {
                 black_box(place);
             });

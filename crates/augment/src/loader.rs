@@ -132,7 +132,7 @@ impl Loader {
         if step > steps {
             return Err(Error::Step { step, steps });
         }
-        let order = self.plan.options.order(epoch, self.plan.samples.len());
+        let order = self.plan.options.order(epoch, self.plan.samples.labels());
         self.prefetcher.start(Job { epoch, order: order.into() }, step, steps);
         Ok(steps - step)
     }
@@ -172,7 +172,7 @@ impl Plan {
         let len = self.pipeline.image_len();
         let Buffers { x, labels, indices: kept, other_labels, weights, scratch, partner } = buffers;
         kept.clear();
-        kept.extend_from_slice(indices);
+        kept.extend(indices.iter().map(|sample| sample % self.samples.len() as u32));
         labels.clear();
         labels.extend(indices.iter().map(|&sample| self.label(sample)));
         other_labels.clear();
@@ -184,9 +184,10 @@ impl Plan {
             let mix = self.pipeline.mix(seed, job.epoch, sample, self.samples.len() as u32);
             if let Some(mix) = mix.filter(|_| augment) {
                 partner.resize(len, 0.0);
-                self.make(job.epoch, mix.partner, partner, scratch)?;
+                let other = self.options.partner(&job.order, mix.partner);
+                self.make(job.epoch, other, partner, scratch)?;
                 mix.apply(self.pipeline.shape(), out, partner);
-                other_labels.push(self.label(mix.partner));
+                other_labels.push(self.label(other));
                 weights.push(mix.weight);
             }
             #[cfg(feature = "png")]
@@ -200,7 +201,7 @@ impl Plan {
     }
 
     fn label(&self, sample: u32) -> u32 {
-        self.samples.labels()[sample as usize].into()
+        self.samples.labels()[sample as usize % self.samples.len()].into()
     }
 
     /// The image of one sample, ready for the network.
@@ -211,7 +212,12 @@ impl Plan {
             Draws::default()
         };
         let mut pixels = take(&mut scratch.pixels);
-        self.pipeline.apply(&draws, self.samples.image(sample as usize, &mut pixels)?, out, scratch)?;
+        self.pipeline.apply(
+            &draws,
+            self.samples.image(sample as usize % self.samples.len(), &mut pixels)?,
+            out,
+            scratch,
+        )?;
         scratch.pixels = pixels;
         Ok(())
     }

@@ -68,6 +68,9 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// A new order each epoch (default: on); otherwise the order of the set.
     pub shuffle: bool,
+    /// As many samples of each class in an epoch (default: off): those of rare classes repeated, each time augmented anew, and some
+    /// of the frequent ones. The epoch is as long as ever, and always in a new order.
+    pub balanced: bool,
     /// Augment (default: on); otherwise only the steps that are not random.
     pub augment: bool,
     /// Leave out a last batch that is not full (default: off): Keras' `steps_per_epoch = n // batch_size`.
@@ -97,6 +100,7 @@ impl Default for LoaderOptions {
             batch_size: 32,
             seed: 0,
             shuffle: true,
+            balanced: false,
             augment: true,
             drop_last: false,
             workers: 1,
@@ -130,12 +134,17 @@ impl LoaderOptions {
 
     /// For evaluation: the set in its own order, without augmentation.
     pub fn evaluation(self) -> Self {
-        Self { shuffle: false, augment: false, ..self }
+        Self { shuffle: false, balanced: false, augment: false, ..self }
     }
 
     /// A new order each epoch, or the order of the set.
     pub fn shuffle(self, shuffle: bool) -> Self {
         Self { shuffle, ..self }
+    }
+
+    /// As many samples of each class in an epoch, or each sample once.
+    pub fn balanced(self, balanced: bool) -> Self {
+        Self { balanced, ..self }
     }
 
     /// With or without augmentation.
@@ -186,10 +195,21 @@ impl LoaderOptions {
         Self { save_prefix: prefix.into(), ..self }
     }
 
-    /// The order in which `epoch` goes through a set of `len` samples: at most 2^32 - 1.
-    pub fn order(&self, epoch: u64, len: usize) -> Vec<u32> {
-        let len = len as u32;
-        if self.shuffle { towers_philox::permutation(self.seed, epoch, len) } else { (0..len).collect() }
+    /// The order in which `epoch` goes through samples with these labels: at most 2^32 - 1. Where a sample is repeated, the length of
+    /// the set is added to its number each time: the sum is the number that its draws are made with.
+    pub fn order(&self, epoch: u64, labels: &[u16]) -> Vec<u32> {
+        let len = labels.len() as u32;
+        match (self.balanced, self.shuffle) {
+            (true, _) => balanced(self.seed, epoch, labels),
+            (false, true) => towers_philox::permutation(self.seed, epoch, len),
+            (false, false) => (0..len).collect(),
+        }
+    }
+
+    /// The sample that another one is mixed with, which [`Pipeline::mix`](crate::Pipeline::mix) has drawn: of a balanced epoch
+    /// the one at that place of its order.
+    pub fn partner(&self, order: &[u32], drawn: u32) -> u32 {
+        if self.balanced { order[drawn as usize] } else { drawn }
     }
 
     /// Batches in an epoch of a set of `len` samples; none of 0 samples each, which no loader takes.
@@ -227,9 +247,76 @@ impl LoaderOptions {
     }
 }
 
+/// Numbers of epochs that no epoch has.
+const NO_EPOCH: u64 = 1 << 63;
+
+/// An order with as many samples of each class. Which classes get one more, where the number of samples is no multiple of
+/// theirs, goes round with the epochs.
+fn balanced(seed: u64, epoch: u64, labels: &[u16]) -> Vec<u32> {
+    let len = labels.len() as u32;
+    let mut classes = vec![Vec::new(); labels.iter().max().map_or(0, |most| usize::from(*most) + 1)];
+    for sample in towers_philox::permutation(seed, epoch, len) {
+        classes[usize::from(labels[sample as usize])].push(sample);
+    }
+    classes.retain(|samples| !samples.is_empty());
+    let (count, total) = (classes.len(), labels.len());
+    let more = total % count.max(1);
+    let first = (epoch as usize % count.max(1)) * more % count.max(1);
+    let rounds = u32::MAX / len.max(1);
+    let all: Vec<u32> = classes
+        .iter()
+        .enumerate()
+        .flat_map(|(class, samples)| {
+            let own = total / count + usize::from((class + count - first) % count < more);
+            let round = move |k: usize| (k / samples.len()) as u32 % rounds * len;
+            (0..own).map(move |k| samples[k % samples.len()] + round(k))
+        })
+        .collect();
+    towers_philox::permutation(seed, NO_EPOCH | epoch, len)
+        .into_iter()
+        .map(|place| all[place as usize])
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_balanced_epoch_has_each_class_equally_often() {
+        // 90 samples of the class 0, 2 of 2, 8 of 5.
+        let labels: Vec<u16> = (0..100)
+            .map(|k| {
+                if k < 90 {
+                    0
+                } else if k < 92 {
+                    2
+                } else {
+                    5
+                }
+            })
+            .collect();
+        let options = LoaderOptions::new().seed(3).balanced(true);
+        let mut extra = [0; 6];
+        for epoch in 0..3 {
+            let order = options.order(epoch, &labels);
+            assert_eq!((order.len(), &order), (100, &options.order(epoch, &labels)));
+            let mut seen = order.clone();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), 100, "each repetition has draws of its own");
+            for class in [0, 2, 5] {
+                let own = order.iter().filter(|&&sample| labels[sample as usize % 100] == class).count();
+                assert!(own == 33 || own == 34);
+                extra[usize::from(class)] += own - 33;
+            }
+            // Each of two samples stands for half of its class.
+            assert!((16..=17).contains(&order.iter().filter(|&&sample| sample % 100 == 90).count()));
+            assert_ne!(order, options.order(epoch + 1, &labels));
+        }
+        assert_eq!(extra, [1, 0, 1, 0, 0, 1], "each class has one more in turn");
+        assert!(options.order(0, &[]).is_empty());
+    }
 
     #[test]
     fn batches_of_nothing_make_no_steps() {

@@ -2,8 +2,8 @@
 
 use crate::config::refuse;
 use crate::{
-    ColorMode, Config, DeviceKind, DeviceWeights, Devices, Error, ImageSize, Preprocessing, Result, Training,
-    cuts, placement, training,
+    ClassWeight, ColorMode, Config, DeviceKind, DeviceWeights, Devices, Error, ImageSize, Preprocessing,
+    Result, Training, cuts, placement, training,
 };
 use towers_models::Model;
 use towers_optim::{Clip, ParamGroup, Per};
@@ -185,6 +185,14 @@ impl Config {
                 message!("left out with ", ["virtual_replicas"], ", whose shards are the micro-batches");
             return refuse("micro_batches", micro, accepted);
         }
+        if self.training.sampler.is_some() && !self.training.shuffle {
+            return refuse(
+                "shuffle",
+                "false",
+                message!("left out with ", ["sampler"], ", which draws an order"),
+            );
+        }
+        self.training.class_weight.as_ref().map_or(Ok(()), ClassWeight::check)?;
         if self.training.new_head && self.training.weights.is_none() {
             return refuse(
                 "new_head",

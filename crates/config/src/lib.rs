@@ -20,6 +20,7 @@
 
 mod augmentation;
 mod check;
+mod class_weight;
 mod config;
 mod cuts;
 mod data;
@@ -46,6 +47,7 @@ mod training;
 mod weights;
 
 pub use check::Checked;
+pub use class_weight::{ClassWeight, WeightRule};
 pub use config::{Config, save_config};
 pub use cuts::{cut_names, pipeline_cuts};
 pub use data::{
@@ -63,7 +65,7 @@ pub use placement::{DataFiles, DeviceKind, Devices, Kernels, Placement, When};
 pub use recipe::{RECIPES, default_recipe};
 pub use saved::Saved;
 pub use table::{table, tables};
-pub use training::{Arithmetic, DataSet, Training};
+pub use training::{Arithmetic, DataSet, Sampler, Training};
 pub use weights::first_weights;
 
 pub use towers_callbacks::{CheckpointOptions, EarlyStop, Outputs, ReduceLrOnPlateau};

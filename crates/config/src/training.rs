@@ -1,8 +1,10 @@
 use crate::augmentation;
+use crate::class_weight::{self, ClassWeight};
 use crate::forms::MOST;
 use crate::forms::{self, of_optim};
 use crate::precision;
 use crate::{ColorMode, ImageSize, Preprocessing, Resizing};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
 use towers_augment::{ImageDataGenerator, LoaderOptions};
@@ -31,6 +33,8 @@ options! {
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
         /// Take the training samples in a new order each epoch, as Keras' fit does; with false in the order of the set
         shuffle: bool = true, Kind::Switch, "--shuffle BOOL";
+        /// Take as many samples of each class in an epoch: those of rare classes again and again, each time augmented anew
+        sampler: Option<Sampler> = None, Kind::OneOf(&["balanced"]), "--sampler NAME";
         /// Leave out the short batch at the end of an epoch
         drop_last: bool = true, Kind::Switch;
         /// The preprocessing of pixels, in training and in evaluation: by the training images' own mean, or as Keras' caffe, tf, torch
@@ -48,6 +52,8 @@ options! {
         lr_scaling: Option<LinearScaling> = None, Kind::form(forms::scaling, "a table of base_batch and warmup_epochs"), "--lr-scaling RULE";
         /// Label smoothing: the share of each target that is spread over all classes, from 0 to below 1
         label_smoothing: f64 = 0.0, Kind::Such(|share| (0.0..1.0).contains(&share), "a number of at least 0 and below 1"), "--label-smoothing X";
+        /// Weigh the training loss by class, as Keras' fit: balanced, CLASS=WEIGHT,..., or a file of JSON or of lines CLASS,WEIGHT
+        class_weight: Option<ClassWeight> = None, Kind::form(class_weight::read, ClassWeight::ACCEPTED), "--class-weight WEIGHTS";
         /// Separate rules for the parameters whose names match PATTERN: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
         param_groups: Vec<ParamGroup> = Vec::new(), Kind::List(&GROUP, None), "--param-group PATTERN:OPTIONS";
         /// A moving average that replaces the weights: momentum=0.99; or every=5,overwrite-frequency=5 for Lookahead
@@ -115,10 +121,19 @@ options! {
     }
 }
 
+/// Which training samples an epoch takes, if not each once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampler {
+    /// As many of each class.
+    Balanced,
+}
+
 impl Training {
     /// How the loader goes through the training data: the caller sets the samples of a whole batch.
     pub fn loader_options(&self) -> LoaderOptions {
-        LoaderOptions::new().seed(self.seed).shuffle(self.shuffle).drop_last(self.drop_last)
+        let options = LoaderOptions::new().seed(self.seed).shuffle(self.shuffle).drop_last(self.drop_last);
+        options.balanced(self.sampler == Some(Sampler::Balanced))
     }
 }
 
@@ -149,9 +164,9 @@ mod tests {
     fn samples_come_in_a_new_order_or_in_that_of_the_set() {
         let mut training = crate::recipe("quick").unwrap().training;
         training.seed = 7;
-        let order = |training: &super::Training, epoch| training.loader_options().order(epoch, 50);
+        let order = |training: &super::Training, epoch| training.loader_options().order(epoch, &[0; 50]);
         // The order of all runs from before the option.
-        let drawn = |epoch| towers_augment::LoaderOptions::new().seed(7).order(epoch, 50);
+        let drawn = |epoch| towers_augment::LoaderOptions::new().seed(7).order(epoch, &[0; 50]);
         assert!(training.shuffle && drawn(0) != drawn(1));
         assert_eq!([0, 1].map(|epoch| order(&training, epoch)), [0, 1].map(drawn));
         training.shuffle = false;

@@ -36,7 +36,11 @@ impl Batch {
         let bytes: Vec<u8> = numbers("images", SET * len).iter().map(|x| (128.0 + 60.0 * x) as u8).collect();
         device.upload_bytes(&bytes[..len], &mut images, 0)?;
         device.upload_bytes(&bytes[len..], &mut images, len)?;
-        let labels = bench.labels(&[3, 1, 4, 1, 5, 9])?;
+        let labels = [3, 1, 4, 1, 5, 9].map(|label| match self.load.label {
+            1 => vec![label],
+            _ => Target { weights: [0.5 * label as f32; 2], ..Target::label(label) }.to_words().to_vec(),
+        });
+        let labels = bench.labels(&labels.concat())?;
         let words = self.load.words();
         let mut table = vec![u32::MAX; (self.first + n) * words];
         for (row, (image, places)) in table.chunks_mut(words).skip(self.first).zip(&self.draws) {
@@ -77,18 +81,18 @@ impl Batch {
         }
         assert_eq!(outside, 0, "elements outside of the batch were written to");
         let x = Output { name: "x", values, tolerance: 1e-5, source: Source::Stored };
-        Ok((x, against_labels(bench, n, to)?))
+        Ok((x, against_labels(bench, n, to, self.load.label > 1)?))
     }
 }
 
 /// The loss of some logits and their gradient, which tell the labels.
-fn against_labels(bench: &Bench, n: usize, labels: Ints) -> Result<Vec<Output>> {
+fn against_labels(bench: &Bench, n: usize, labels: Ints, targets: bool) -> Result<Vec<Output>> {
     let (shape, mut ops) = (Shape::vectors(n, 10), bench.ops(n, ALONE));
     let (logits, gradient) = (ops.draw("logits", shape), ops.draw("gradient", shape));
     let of_batch = ops.labels(&[]);
     let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
     ops.set(CrossEntropy { gradient: true }, [logits, of_batch], [gradient, metrics]);
-    let args = StepArgs { global_batch: 8, ..StepArgs::inference(n) };
+    let args = StepArgs { global_batch: 8, targets, ..StepArgs::inference(n) };
     let mut done = ops.start()?;
     done.run.labels = labels;
     done.run(&args)?;
@@ -119,7 +123,7 @@ fn place(len: usize) -> impl Strategy<Value = Place> {
 
 /// Each row a pixel further down and half a pixel across, with the columns in reverse and a blank patch.
 pub fn shifted_and_flipped(subject: &Subject) {
-    let load = LoadImages { height: 9, width: 8, channels: 3, constant: 0.5, scale: 0.1 };
+    let load = |label| LoadImages { height: 9, width: 8, channels: 3, constant: 0.5, scale: 0.1, label };
     let rows = (0..9).map(|row| Place { position: (row < 8).then_some((row + 1, 0.0)), blank: row == 2 });
     let columns = (0..8).rev().map(|column| {
         let weight = if column < 7 { 0.5 } else { 0.0 };
@@ -127,21 +131,23 @@ pub fn shifted_and_flipped(subject: &Subject) {
     });
     let places: Vec<Place> = rows.chain(columns).collect();
     let draws = [4, 0, 5].map(|image| (image, places.clone())).to_vec();
-    for place in [ALONE, SLICE] {
-        subject.agree(&Batch { load, place, first: 1, draws: draws.clone() });
+    for (place, label) in [(ALONE, 1), (SLICE, Target::WORDS)] {
+        subject.agree(&Batch { load: load(label), place, first: 1, draws: draws.clone() });
     }
 }
 
 /// Sizes, places and constants at random, and batches of none.
 #[cfg(feature = "random")]
 pub fn any_batch(subject: &Subject) {
-    let load = (1..12_usize, 1..12_usize, 1..5_usize, -9.0..9.0_f32, 0.005..2.0_f32);
-    let load = load.prop_map(|(height, width, channels, constant, scale)| LoadImages {
+    let label = prop_oneof![Just(1), Just(Target::WORDS)];
+    let load = (1..12_usize, 1..12_usize, 1..5_usize, -9.0..9.0_f32, 0.005..2.0_f32, label);
+    let load = load.prop_map(|(height, width, channels, constant, scale, label)| LoadImages {
         height,
         width,
         channels,
         constant,
         scale,
+        label,
     });
     let cases = load.prop_flat_map(|load| {
         let axis = |len| prop::collection::vec(place(len), len);
@@ -161,7 +167,7 @@ pub fn any_batch(subject: &Subject) {
 /// An image that the set lacks, a row or a column out of range, or a weight that is no number is refused, or shows
 /// in the images and the loss.
 pub fn a_draw_that_makes_no_sense_is_seen(subject: &Subject) {
-    let load = LoadImages { height: 4, width: 4, channels: 3, constant: 0.0, scale: 1.0 };
+    let load = LoadImages { height: 4, width: 4, channels: 3, constant: 0.0, scale: 1.0, label: 1 };
     let good = vec![Place { position: Some((1, 0.5)), blank: false }; 8];
     let with = |at: usize, position| {
         let mut places = good.clone();

@@ -148,7 +148,7 @@ pub fn optimizer_arenas(subject: &Subject) {
 /// A set of images, its table of draws, and the batch.
 pub fn image_operands(subject: &Subject) {
     on_each!(subject, |d| {
-        let load = LoadImages { height: 2, width: 2, channels: 3, constant: 0.0, scale: 1.0 };
+        let load = LoadImages { height: 2, width: 2, channels: 3, constant: 0.0, scale: 1.0, label: 1 };
         let (mut images, labels) = (d.alloc_bytes(36)?, d.alloc_ints(3)?);
         refused!(d.upload_bytes(&[0; 3], &mut images, 34), OutOfBounds { end: 37, len: 36, .. });
         let draws = d.alloc_ints(4 * load.words())?;

@@ -21,8 +21,8 @@ pub struct Logits {
     pub smoothing: f32,
     /// Factor on the logits: large ones overflow an exponential.
     pub size: f32,
-    /// Two labels a sample.
-    pub mixed: bool,
+    /// Two labels a sample, with weights.
+    pub targets: bool,
     /// What some logits are instead of their numbers.
     pub odd: Option<f32>,
 }
@@ -32,14 +32,15 @@ impl Logits {
         let classes = if self.classes == 1 { 2 } else { self.classes as u32 };
         let draw =
             |what| numbers(what, self.samples).into_iter().map(move |x| (x.abs() * 7.0) as u32 % classes);
-        if !self.mixed {
+        if !self.targets {
             return draw("labels").collect();
         }
-        // Some weights are 0 or 1, and some pairs the same label twice.
-        let weights = numbers("weights", self.samples).into_iter().map(|x| x.abs().fract() * 1.2 - 0.1);
-        let pairs = draw("labels").zip(draw("others")).zip(weights);
-        let words = |((label, other), weight): ((u32, u32), f32)| {
-            Target { label, other, weight: weight.clamp(0.0, 1.0) }.to_words()
+        // Some shares are 0 or 1, some pairs the same label twice, some weights 0.
+        let shares = numbers("shares", self.samples).into_iter().map(|x| x.abs().fract() * 1.2 - 0.1);
+        let weights = numbers("weights", self.samples).into_iter().map(|x| [x.max(0.0), x.abs()]);
+        let pairs = draw("labels").zip(draw("others")).zip(shares.zip(weights));
+        let words = |((label, other), (share, weights)): ((u32, u32), (f32, [f32; 2]))| {
+            Target { label, other, share: share.clamp(0.0, 1.0), weights }.to_words()
         };
         pairs.flat_map(words).collect()
     }
@@ -63,7 +64,7 @@ impl Case for Logits {
             label_smoothing: self.smoothing,
             // A gradient that half precision holds, scaled too.
             global_batch: 8,
-            mixed: self.mixed,
+            targets: self.targets,
             ..StepArgs::inference(self.samples)
         };
         let done = ops.run_with(&args)?;
@@ -92,7 +93,7 @@ pub fn enormous_logits_do_not_overflow(subject: &Subject) {
                 place: ALONE,
                 smoothing,
                 size,
-                mixed: false,
+                targets: false,
                 odd: None,
             });
         }
@@ -103,8 +104,8 @@ pub fn enormous_logits_do_not_overflow(subject: &Subject) {
 pub fn logits_that_are_no_numbers(subject: &Subject) {
     for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for classes in [1, 5, 40] {
-            let (place, smoothing, size, mixed, odd) = (ALONE, 0.0, 1.0, false, Some(odd));
-            subject.agree(&Logits { samples: 50, classes, place, smoothing, size, mixed, odd });
+            let (place, smoothing, size, targets, odd) = (ALONE, 0.0, 1.0, false, Some(odd));
+            subject.agree(&Logits { samples: 50, classes, place, smoothing, size, targets, odd });
         }
     }
 }
@@ -125,14 +126,16 @@ impl Case for Outside {
             None => vec![1, self.label, 2],
             Some(other) => {
                 let pairs = [(1, 0), (self.label, other), (2, 2)];
-                pairs.map(|(label, other)| Target { label, other, weight: 0.5 }.to_words()).concat()
+                pairs
+                    .map(|(label, other)| Target { other, share: 0.5, ..Target::label(label) }.to_words())
+                    .concat()
             }
         };
         let labels = ops.labels(&labels);
         let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
         ops.set(CrossEntropy { gradient: true }, [x, labels], [dx, metrics]);
-        let mixed = self.other.is_some();
-        let done = ops.run_with(&StepArgs { global_batch: 8, mixed, ..StepArgs::inference(3) })?;
+        let targets = self.other.is_some();
+        let done = ops.run_with(&StepArgs { global_batch: 8, targets, ..StepArgs::inference(3) })?;
         let metrics = done.output(metrics, "metrics", 1e-6)?;
         assert!(metrics.values[0].is_nan() && metrics.values[1].is_finite());
         Ok(vec![metrics, done.output(dx, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale)])
@@ -156,7 +159,7 @@ pub fn an_empty_batch(subject: &Subject) {
         place: SLICE,
         smoothing: 0.0,
         size: 1.0,
-        mixed: true,
+        targets: true,
         odd: None,
     });
 }
@@ -171,7 +174,7 @@ pub fn a_large_batch(subject: &Subject) {
             place: ALONE,
             smoothing: 0.1,
             size: 1.0,
-            mixed: classes == 100,
+            targets: classes == 100,
             odd: None,
         });
     }
@@ -182,13 +185,13 @@ pub fn a_large_batch(subject: &Subject) {
 pub fn any_shape(subject: &Subject) {
     let smoothing = prop_oneof![Just(0.0_f32), 0.0..0.9_f32];
     let cases = (0..70_usize, 1..120_usize, placement(), smoothing, 0.1..30.0_f32, any::<bool>());
-    let case = |(samples, classes, place, smoothing, size, mixed)| Logits {
+    let case = |(samples, classes, place, smoothing, size, targets)| Logits {
         samples,
         classes,
         place,
         smoothing,
         size,
-        mixed,
+        targets,
         odd: None,
     };
     subject.agree_on(48, cases.prop_map(case));

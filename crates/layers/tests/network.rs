@@ -427,11 +427,11 @@ fn a_label_outside_of_the_classes_is_refused() {
     let before = network.predict().unwrap();
     let zeros = vec![0.0; images.len()];
     for label in [7, u32::MAX] {
-        let target = |label, other| Target { label, other, weight: 0.5 };
+        let target = |label, other| Target { other, share: 0.5, ..Target::label(label) };
         for error in [
             network.set_input(&zeros, &[0, label]).unwrap_err(),
-            network.set_mixed_input(&zeros, &[target(0, 0), target(label, 0)]).unwrap_err(),
-            network.set_mixed_input(&zeros, &[target(0, 0), target(0, label)]).unwrap_err(),
+            network.set_input_with_targets(&zeros, &[target(0, 0), target(label, 0)]).unwrap_err(),
+            network.set_input_with_targets(&zeros, &[target(0, 0), target(0, label)]).unwrap_err(),
         ] {
             let says = format!("a label is {label}, but the network has 7 classes, which are counted from 0");
             assert_eq!(error.to_string(), says);
@@ -462,7 +462,7 @@ fn a_wrong_label_of_the_device_gives_a_nan_loss() {
                 device.upload_ints(&[0, label], labels)?;
                 Ok::<_, Error>(())
             };
-            network.load_input(2, fill).unwrap();
+            network.load_input(2, false, fill).unwrap();
             network.train_pass(Draws { seed: 0, step: 0, first_sample: 0 }, 0.0, 2).unwrap();
             assert!(network.metrics().unwrap().loss_sum.is_nan());
         }

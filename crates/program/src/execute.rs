@@ -16,14 +16,22 @@ pub struct StepArgs {
     pub first_sample: u32,
     /// The loss's label smoothing.
     pub label_smoothing: f32,
-    /// Whether each sample has two labels: a [`Target`](crate::Target) each.
-    pub mixed: bool,
+    /// Whether each sample has a [`Target`](crate::Target) instead of one label.
+    pub targets: bool,
 }
 
 impl StepArgs {
     /// An inference pass over `n` samples.
     pub const fn inference(n: usize) -> Self {
-        StepArgs { n, global_batch: n, seed: 0, step: 0, first_sample: 0, label_smoothing: 0.0, mixed: false }
+        StepArgs {
+            n,
+            global_batch: n,
+            seed: 0,
+            step: 0,
+            first_sample: 0,
+            label_smoothing: 0.0,
+            targets: false,
+        }
     }
 }
 

@@ -104,7 +104,7 @@ impl ImageDraw<'_> {
 pub struct ImageSet<'a> {
     /// The images (N, H, W, C).
     pub images: &'a Bytes,
-    /// One integer an image.
+    /// Of each image as many integers as [`LoadImages::label`] says.
     pub labels: &'a Ints,
     /// Three planes of (H, W, C) numbers. The first is subtracted first, the second after the scale, and the third
     /// divides at the end.
@@ -128,6 +128,8 @@ pub struct LoadImages {
     pub constant: f32,
     /// The factor on every value.
     pub scale: f32,
+    /// Integers of a label: 1, or those of a [`Target`](crate::Target).
+    pub label: usize,
 }
 
 impl LoadImages {
@@ -151,7 +153,7 @@ impl LoadImages {
     /// ```
     /// use towers_program::{LoadImages, Place};
     ///
-    /// let load = LoadImages { height: 2, width: 3, channels: 1, constant: 0.0, scale: 1.0 };
+    /// let load = LoadImages { height: 2, width: 3, channels: 1, constant: 0.0, scale: 1.0, label: 1 };
     /// let as_it_is = |len| (0..len).map(|k| Place { position: Some((k, 0.0)), blank: false });
     /// let mut table = vec![0; load.words()];
     /// load.write_draw(&mut table, 41, as_it_is(2).chain(as_it_is(3)));
@@ -187,11 +189,11 @@ impl LoadImages {
         (first..first + n).try_for_each(|place| self.draw(table, place).check(op, images))
     }
 
-    /// Checks how much an [`ImageSet`] holds: what every backend calls first.
+    /// Checks how much an [`ImageSet`] holds, and counts its images: what every backend calls first.
     ///
     /// # Errors
     /// [`Error::Value`] for images without pixels or too large ones, [`Error::Length`] and [`Error::OutOfBounds`] for the others.
-    pub fn check_set(&self, op: &'static str, images: usize, labels: usize, planes: usize) -> Result<()> {
+    pub fn check_set(&self, op: &'static str, images: usize, labels: usize, planes: usize) -> Result<usize> {
         let len = self.image_len();
         if !(1..=MOST).contains(&len) {
             let what = "the numbers of an image";
@@ -202,8 +204,16 @@ impl LoadImages {
                 accepted: "at least 1 and at most 2^28",
             });
         }
-        Error::check_len(op, "the set of images", Span::new(0, images), labels.saturating_mul(len))?;
-        Span::new(0, 3 * len).check(op, "the means and divisors", planes)
+        let count = images / len;
+        Error::check_len(op, "the set of images", Span::new(0, images), count * len)?;
+        Error::check_len(
+            op,
+            "the labels of the set",
+            Span::new(0, labels),
+            count.saturating_mul(self.label),
+        )?;
+        Span::new(0, 3 * len).check(op, "the means and divisors", planes)?;
+        Ok(count)
     }
 
     /// Checks the sizes of the other arguments of [`load_images`](crate::Backend::load_images): what every backend calls next.
@@ -221,7 +231,7 @@ impl LoadImages {
         Error::check_shape(op, "the batch", x, self.shape(x.n))?;
         let end = first.saturating_add(x.n).saturating_mul(self.words());
         Span::new(0, end).check(op, "the table of draws", draws)?;
-        Span::new(0, x.n).check(op, "the labels of the batch", to)
+        Span::new(0, x.n.saturating_mul(self.label)).check(op, "the labels of the batch", to)
     }
 }
 
@@ -229,7 +239,8 @@ impl LoadImages {
 mod tests {
     use super::*;
 
-    const LOAD: LoadImages = LoadImages { height: 2, width: 3, channels: 1, constant: 0.0, scale: 1.0 };
+    const LOAD: LoadImages =
+        LoadImages { height: 2, width: 3, channels: 1, constant: 0.0, scale: 1.0, label: 1 };
 
     fn at(pixel: u32, weight: f32) -> Place {
         Place { position: Some((pixel, weight)), blank: false }

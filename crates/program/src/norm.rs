@@ -31,18 +31,19 @@ pub struct SoftmaxXent {
     pub label_smoothing: f32,
     /// Factor on the gradient: 1 over the number of samples of the whole global batch.
     pub scale: f32,
-    /// Whether each sample has two labels, as mixup and cutmix give: a [`Target`] of three integers each instead of one.
-    pub mixed: bool,
+    /// Whether each sample has a [`Target`] instead of one label: two labels, as of mixup and cutmix, or weights.
+    pub targets: bool,
 }
 
-/// The target of a sample's probabilities: its label, or `weight` of it and the rest of another one.
+/// What a sample's probabilities are compared with: its label, or `share` of it and the rest of another one. The loss of
+/// each label is multiplied by a weight.
 ///
 /// ```
 /// use towers_program::Target;
 ///
-/// let target = Target { label: 3, other: 7, weight: 0.75 };
+/// let target = Target { other: 7, share: 0.75, weights: [1.0, 2.0], ..Target::label(3) };
 /// assert_eq!(Target::of(true, &target.to_words(), 0), target);
-/// assert_eq!(Target::of(false, &[9, 4], 1), Target { label: 4, other: 4, weight: 1.0 });
+/// assert_eq!(Target::of(false, &[9, 4], 1), Target::label(4));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
@@ -50,40 +51,55 @@ pub struct Target {
     pub label: u32,
     /// The other one.
     pub other: u32,
-    /// How much the first counts, from 0 to 1.
-    pub weight: f32,
+    /// How much of the target the first is, from 0 to 1.
+    pub share: f32,
+    /// Factors on the losses of both, such as the weights of their classes; 1 without.
+    pub weights: [f32; 2],
 }
 
 impl Target {
-    /// Integers of a mixed target.
-    pub const WORDS: usize = 3;
+    /// Integers of a target.
+    pub const WORDS: usize = 5;
 
-    /// The target as integers: both labels, and the bits of the weight.
+    /// A label alone, without a weight.
+    pub const fn label(label: u32) -> Self {
+        Target { label, other: label, share: 1.0, weights: [1.0; 2] }
+    }
+
+    /// The target as integers: both labels, and the bits of the share and of the weights.
     pub const fn to_words(self) -> [u32; Self::WORDS] {
-        [self.label, self.other, self.weight.to_bits()]
+        let [first, second] = self.weights;
+        [self.label, self.other, self.share.to_bits(), first.to_bits(), second.to_bits()]
     }
 
     /// The target of sample `n`, among integers that hold it.
     #[inline]
-    pub fn of(mixed: bool, labels: &[u32], n: usize) -> Self {
-        if !mixed {
-            return Target { label: labels[n], other: labels[n], weight: 1.0 };
+    pub fn of(targets: bool, labels: &[u32], n: usize) -> Self {
+        if !targets {
+            return Target::label(labels[n]);
         }
-        let [label, other, weight] = labels.as_chunks().0[n];
-        Target { label, other, weight: f32::from_bits(weight) }
+        let [label, other, share, first, second] = labels.as_chunks().0[n];
+        Target { label, other, share: f32::from_bits(share), weights: [first, second].map(f32::from_bits) }
+    }
+
+    /// The weight of the whole: that of each label by its share.
+    #[inline]
+    pub fn weight(self) -> f64 {
+        let [first, second] = self.weights.map(f64::from);
+        first + (1.0 - f64::from(self.share)) * (second - first)
     }
 
     /// The label with the larger share: the correct answer.
     #[inline]
     pub fn main(self) -> u32 {
-        if self.weight >= 0.5 { self.label } else { self.other }
+        if self.share >= 0.5 { self.label } else { self.other }
     }
 }
 
 impl SoftmaxXent {
     /// Integers that say what `n` samples are compared with.
     pub const fn words(&self, n: usize) -> usize {
-        if self.mixed { n.saturating_mul(Target::WORDS) } else { n }
+        if self.targets { n.saturating_mul(Target::WORDS) } else { n }
     }
 
     /// Checks the smoothing.

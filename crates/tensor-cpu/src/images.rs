@@ -19,16 +19,16 @@ pub(crate) fn load(
     let (images, labels, draws) =
         (set.images.on::<Vec<u8>>(op)?, set.labels.on::<Vec<u32>>(op)?, draws.on::<Vec<u32>>(op)?);
     let (planes, x, to) = (set.planes.on::<Buffer>(op)?, x.on::<Buffer>(op)?, to.on_mut::<Vec<u32>>(op)?);
-    load.check_set(op, images.len(), labels.len(), planes.len())?;
+    let count = load.check_set(op, images.len(), labels.len(), planes.len())?;
     load.check_batch(op, draws.len(), first, shape, to.len())?;
-    load.check_draws(op, draws, first, shape.n, labels.len())?;
+    load.check_draws(op, draws, first, shape.n, count)?;
     let planes = run(op, "the means and divisors", planes, Span::new(0, 3 * len))?;
     let planes = core::array::from_fn(|k| &planes[k * len..][..len]);
     typed!(x.data, |E| {
         let x = write::<E>(op, "the batch", x)?;
         fill(pool, load, images, draws, first, planes, x);
     });
-    copy_labels(load, labels, draws, first, &mut to[..shape.n]);
+    copy_labels(load, labels, draws, first, &mut to[..shape.n * load.label]);
     Ok(())
 }
 
@@ -69,8 +69,8 @@ fn fill<E: Element>(
 
 /// The labels of the images from row `first` of the table on.
 pub(crate) fn copy_labels(load: &LoadImages, labels: &[u32], draws: &[u32], first: usize, to: &mut [u32]) {
-    for (k, to) in to.iter_mut().enumerate() {
-        *to = labels[load.draw(draws, first + k).image];
+    for (k, to) in to.chunks_mut(load.label.max(1)).enumerate() {
+        to.copy_from_slice(&labels[load.draw(draws, first + k).image * load.label..][..load.label]);
     }
 }
 

@@ -46,31 +46,34 @@ fn loss<E: Element>(smoothing: f64, x: &[E], target: Target, total: Total) -> f6
     let (Some(&own), Some(&other)) = (x.get(target.label as usize), x.get(target.other as usize)) else {
         return f64::NAN;
     };
-    let mut log = total.log_probability(own);
-    if target.weight < 1.0 {
-        let weight = f64::from(target.weight);
-        log = weight * log + (1.0 - weight) * total.log_probability(other);
+    let [first, second] = target.weights.map(f64::from);
+    let mut log = first * total.log_probability(own);
+    if target.share < 1.0 {
+        let share = f64::from(target.share);
+        log = share * log + (1.0 - share) * (second * total.log_probability(other));
     }
     let hard = (smoothing - 1.0) * log;
     if smoothing == 0.0 {
         return hard;
     }
-    hard - smoothing / x.len() as f64 * x.iter().map(|&x| total.log_probability(x)).sum::<f64>()
+    let all = smoothing / x.len() as f64 * x.iter().map(|&x| total.log_probability(x)).sum::<f64>();
+    hard - target.weight() * all
 }
 
 /// The gradient of [`loss`] with respect to the logits, scaled.
 fn gradient<E: Element>(xent: &SoftmaxXent, x: &[E], target: Target, total: Total, dx: &mut [E]) {
     let (smoothing, scale) = (f64::from(xent.label_smoothing), f64::from(xent.scale));
-    let share = smoothing / x.len() as f64;
-    let Target { label, other, weight } = target;
+    let Target { label, other, share, weights } = target;
+    let ([first, second], share, weight) = (weights.map(f64::from), f64::from(share), target.weight());
+    let of_each = weight * (smoothing / x.len() as f64);
     if label.max(other) as usize >= x.len() {
         return dx.fill(E::of(f32::NAN));
     }
     for (k, (dx, &x)) in dx.iter_mut().zip(x).enumerate() {
         let of = |label: u32, weight: f64| if k == label as usize { weight } else { 0.0 };
-        let hard = of(label, weight.into()) + of(other, 1.0 - f64::from(weight));
-        let target = if hard == 0.0 { share } else { (1.0 - smoothing) * hard + share };
-        *dx = E::of((scale * (total.log_probability(x).exp() - target)) as f32);
+        let hard = of(label, share * first) + of(other, (1.0 - share) * second);
+        let target = if hard == 0.0 { of_each } else { (1.0 - smoothing) * hard + of_each };
+        *dx = E::of((scale * (weight * total.log_probability(x).exp() - target)) as f32);
     }
 }
 
@@ -90,7 +93,7 @@ pub(crate) fn cross_entropy<E: Element>(
     let (mut losses, mut correct) = (0.0, 0.0);
     let count = labels.len() / xent.words(1);
     for row in 0..count.min(x.count()) {
-        let (own, target) = (x.row(row), Target::of(xent.mixed, labels, row));
+        let (own, target) = (x.row(row), Target::of(xent.targets, labels, row));
         let two = of_two(own);
         let x = two.as_ref().map_or(own, |two| two);
         let total = Total::of(x);

@@ -16,7 +16,7 @@ use towers_program::ops::{
 };
 use towers_program::{
     Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, Pad, ParamRun, Pool2d, Shape, Span, StepArgs,
-    Storage, TensorId, Trial, TrialRun, View, ViewMut, Write,
+    Storage, Target, TensorId, Trial, TrialRun, View, ViewMut, Write,
 };
 use towers_tensor_cpu::Buffer;
 
@@ -323,13 +323,23 @@ fn cross_entropy_of(device: &Device, loss: &str) {
     let golden = Golden::open();
     let key = |what: &str| format!("{loss}.{what}");
     let at = golden.layout(&key("logits"));
-    for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
+    for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125), ("weighted", 0.125)] {
+        let targets = name == "weighted";
+        if targets && loss == "bce" {
+            continue;
+        }
         let mut ops = Ops::new(&golden, at.shape.n);
         let (logits, dlogits) = (ops.batch(&key("logits")), ops.room(at));
-        let labels = ops.trial.labels(&golden.labels(&key("labels")));
+        let mut labels = golden.labels(&key("labels"));
+        if targets {
+            let weights = golden.exact(&key("weights"));
+            let target = |label| Target { weights: [weights[label as usize]; 2], ..Target::label(label) };
+            labels = labels.into_iter().flat_map(|label| target(label).to_words()).collect();
+        }
+        let labels = ops.trial.labels(&labels);
         let metrics = ops.run_of(Arena::Gradients, &[0.0; 2]);
         ops.set(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics]);
-        let args = StepArgs { label_smoothing, global_batch: 8, ..StepArgs::inference(at.shape.n) };
+        let args = StepArgs { label_smoothing, targets, global_batch: 8, ..StepArgs::inference(at.shape.n) };
         let run = ops.run(device, &args);
         expect(device, &golden, &key(&format!("{name}.dlogits")), &left(&run, dlogits));
         expect(device, &golden, &key(&format!("{name}.loss")), &left(&run, metrics)[..1]);

@@ -1,6 +1,6 @@
 // A batch of images out of a set that lies on the device: cut out, moved, normalized, in one pass.
 //
-// images: bytes (N, H, W, C). labels: one an image. draws: a table as crates/program/src/images.rs has it, a row of 1 + h + w pairs
+// images: bytes (N, H, W, C). labels: `label` integers an image. draws: a table as crates/program/src/images.rs has it, a row of 1 + h + w pairs
 // for each place: the image's number and 0, then what its rows and its columns show. Place k of the batch is row first + k, with the first row of the step's state.
 // planes: floats (H, W, C) that are subtracted first, then (H, W, C) that are subtracted after the scale, then (H, W, C) that
 // divide. An image that the set lacks gives NaN and the label 2^32 - 1, a place outside of the image NaN, and nothing is read for them.
@@ -59,7 +59,7 @@ __device__ inline void load_channels(const u8* image, const float* before, const
 }
 
 // x =, to =
-KERNEL load_images(const StepState* state, const u8* images, const u32* labels, const Place* draws, u32 count, u32 rows,
+KERNEL load_images(const StepState* state, const u8* images, const u32* labels, u32 label, const Place* draws, u32 count, u32 rows,
                    const float* planes, u32 h, u32 w, u32 c, float constant, float scale, act_t* x, u32 stride, u32* to) {
     u32 blocks = ceil_div(h * w, blockDim.x), k = blockIdx.x / blocks;
     u32 pixel = blockIdx.x % blocks * blockDim.x + threadIdx.x;
@@ -70,7 +70,7 @@ KERNEL load_images(const StepState* state, const u8* images, const u32* labels, 
     const Place* draw = draws + place * (1 + h + w);
     u32 number = place < rows ? draw[0].word : count;
     bool good = number < count;
-    if (pixel == 0) to[k] = good ? labels[number] : 0xffffffffu;
+    for (u32 j = pixel; j < label; j += h * w) to[k * label + j] = good ? labels[number * label + j] : 0xffffffffu;
 
     Place down = {}, right = {};
     if (good) {

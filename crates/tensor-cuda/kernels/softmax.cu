@@ -72,12 +72,16 @@ KERNEL softmax_f32(const act_t* x, u32 x_stride, float* y, u32 y_stride, u32 row
 // What a row is compared with.
 struct Target {
     u32 label, other;
-    float weight; // of the label; the other one has the rest
+    float share;         // of the label; the other one has the rest
+    float first, second; // factors on the loss of each
+
+    __device__ float weight() const { return first + (1.0f - share) * (second - first); }
 };
 
-__device__ inline Target read_target(const u32* labels, u32 mixed, u64 r) {
-    if (!mixed) return {labels[r], labels[r], 1.0f};
-    return {labels[3 * r], labels[3 * r + 1], __uint_as_float(labels[3 * r + 2])};
+__device__ inline Target read_target(const u32* labels, u32 targets, u64 r) {
+    if (!targets) return {labels[r], labels[r], 1.0f, 1.0f, 1.0f};
+    const u32* words = labels + 5 * r;
+    return {words[0], words[1], __uint_as_float(words[2]), __uint_as_float(words[3]), __uint_as_float(words[4])};
 }
 
 // The cross-entropy with the smoothed target.
@@ -88,13 +92,13 @@ __device__ inline float loss_of(const Row& row, const Target& target, float smoo
         below = team_sum(below, row.team);
     }
     if (target.label >= row.c || target.other >= row.c) return __uint_as_float(0x7fc00000u);
-    float own = row.largest - row.logit(target.label) + log_total;
-    if (target.weight < 1.0f) {
-        float other = row.largest - row.logit(target.other) + log_total;
-        own = target.weight * own + (1.0f - target.weight) * other;
+    float own = target.first * (row.largest - row.logit(target.label) + log_total);
+    if (target.share < 1.0f) {
+        float other = target.second * (row.largest - row.logit(target.other) + log_total);
+        own = target.share * own + (1.0f - target.share) * other;
     }
     float hard = (1.0f - smoothing) * own;
-    return smoothing == 0.0f ? hard : hard + smoothing * (below / row.c + log_total);
+    return smoothing == 0.0f ? hard : hard + target.weight() * (smoothing * (below / row.c + log_total));
 }
 
 // Whether the label is the place of the largest logit, the first among equals.
@@ -108,11 +112,12 @@ __device__ inline bool is_correct(const Row& row, u32 label) {
 }
 
 __device__ inline void write_gradient(const Row& row, const Target& target, float smoothing, float scale, act_t* d) {
-    float share = smoothing / row.c, inverse = 1.0f / row.total;
+    float weight = target.weight(), of_each = weight * (smoothing / row.c), inverse = weight / row.total;
     bool inside = target.label < row.c && target.other < row.c;
     for (u32 k = row.member + row.absent; k < row.c; k += row.team) {
-        float hard = (k == target.label ? target.weight : 0.0f) + (k == target.other ? 1.0f - target.weight : 0.0f);
-        float wanted = hard == 0.0f ? share : (1.0f - smoothing) * hard + share;
+        float hard = k == target.label ? target.share * target.first : 0.0f;
+        hard += k == target.other ? (1.0f - target.share) * target.second : 0.0f;
+        float wanted = hard == 0.0f ? of_each : (1.0f - smoothing) * hard + of_each;
         float gradient = scale * (expf(row.logit(k) - row.largest) * inverse - wanted);
         d[k - row.absent] = from_float<act_t>(inside ? gradient : __uint_as_float(0x7fc00000u));
     }
@@ -120,15 +125,15 @@ __device__ inline void write_gradient(const Row& row, const Target& target, floa
 
 // The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the
 // sums of its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
-KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const u32* labels, u32 mixed, act_t* d, u32 d_stride,
+KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const u32* labels, u32 targets, act_t* d, u32 d_stride,
                     u32 rows, u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
     u64 r = global_thread() / team;
     bool real = r < rows;
     Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
-    Target target = {0, 0, 1.0f};
-    if (real) target = read_target(labels, mixed, r);
+    Target target = {0, 0, 1.0f, 1.0f, 1.0f};
+    if (real) target = read_target(labels, targets, r);
     float loss = loss_of(row, target, smoothing);
-    bool correct = is_correct(row, target.weight >= 0.5f ? target.label : target.other);
+    bool correct = is_correct(row, target.share >= 0.5f ? target.label : target.other);
     if (real && d) write_gradient(row, target, smoothing, scale * state->loss_scale, d + r * d_stride);
     bool counts = real && row.member == 0;
     float losses = block_sum(counts ? loss : 0.0f), right = block_sum(counts && correct ? 1.0f : 0.0f);

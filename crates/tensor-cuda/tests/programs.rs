@@ -178,7 +178,7 @@ impl Case {
             step: 3,
             first_sample: 8,
             label_smoothing: 0.1,
-            mixed: true,
+            targets: true,
             ..StepArgs::inference(N)
         };
         Case { program, runs, args }
@@ -206,11 +206,21 @@ impl Case {
         assert!(input.is_contiguous());
         device.upload(&draw("input", input.shape.len()), &mut activations, input.offset)?;
         let mut labels = device.alloc_ints(BATCH * Target::WORDS)?;
-        let target =
-            |k: u32| Target { label: k % CLASSES, other: (k + 2) % CLASSES, weight: 0.75 }.to_words();
+        let target = |k: u32| {
+            Target {
+                other: (k + 2) % CLASSES,
+                share: 0.75,
+                weights: [2.0, 0.5],
+                ..Target::label(k % CLASSES)
+            }
+            .to_words()
+        };
         let all = 0..N as u32;
-        let words: Vec<u32> =
-            if self.args.mixed { all.flat_map(target).collect() } else { all.map(|k| k % CLASSES).collect() };
+        let words: Vec<u32> = if self.args.targets {
+            all.flat_map(target).collect()
+        } else {
+            all.map(|k| k % CLASSES).collect()
+        };
         device.upload_ints(&words, &mut labels)?;
         Ok(Arenas {
             activations,

@@ -199,7 +199,7 @@ fn a_step_waits_for_what_may_halt_it() {
 #[test]
 fn a_loss_waits_for_its_labels() {
     let cuda = emulated(Precision::Fp32);
-    let load = LoadImages { height: 2, width: 2, channels: 1, constant: 0.0, scale: 1.0 };
+    let load = LoadImages { height: 2, width: 2, channels: 1, constant: 0.0, scale: 1.0, label: 1 };
     let mut images = cuda.alloc_bytes(3 * 4).unwrap();
     cuda.upload_bytes(&[7; 12], &mut images, 0).unwrap();
     let ints = |values: &[u32]| {

@@ -187,11 +187,11 @@ impl Network {
         self.send(images, labels, labels.len(), false)
     }
 
-    /// As [`set_input`](Network::set_input), of samples with two labels each, as mixup and cutmix give.
+    /// As [`set_input`](Network::set_input), of samples with a [`Target`] each: two labels, as mixup and cutmix give, or weights.
     ///
     /// # Errors
     /// As [`set_input`](Network::set_input).
-    pub fn set_mixed_input(&mut self, images: &[f32], targets: &[Target]) -> Result<()> {
+    pub fn set_input_with_targets(&mut self, images: &[f32], targets: &[Target]) -> Result<()> {
         self.check_labels(targets.iter().flat_map(|target| [target.label, target.other]))?;
         let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
         self.send(images, &words, targets.len(), true)
@@ -213,22 +213,22 @@ impl Network {
         self.send_labels(labels, labels.len(), false)
     }
 
-    /// As [`set_labels`](Network::set_labels), of samples with two labels each.
+    /// As [`set_labels`](Network::set_labels), of samples with a [`Target`] each.
     ///
     /// # Errors
     /// As [`set_input`](Network::set_input).
-    pub fn set_mixed_labels(&mut self, targets: &[Target]) -> Result<()> {
+    pub fn set_targets(&mut self, targets: &[Target]) -> Result<()> {
         self.check_labels(targets.iter().flat_map(|target| [target.label, target.other]))?;
         let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
         self.send_labels(&words, targets.len(), true)
     }
 
-    fn send_labels(&mut self, labels: &[u32], n: usize, mixed: bool) -> Result<()> {
-        self.set_batch(n, mixed)?;
+    fn send_labels(&mut self, labels: &[u32], n: usize, targets: bool) -> Result<()> {
+        self.set_batch(n, targets)?;
         Ok(self.device.upload_ints(labels, &mut self.micro_batches[self.micro_batch].labels)?)
     }
 
-    fn send(&mut self, images: &[f32], labels: &[u32], n: usize, mixed: bool) -> Result<()> {
+    fn send(&mut self, images: &[f32], labels: &[u32], n: usize, targets: bool) -> Result<()> {
         let per_sample = self.sample_len();
         if n > self.max_batch() || images.len() != n * per_sample {
             return Err(Error::Batch {
@@ -238,36 +238,38 @@ impl Network {
         }
         // The input lies at the start, in every program.
         self.device.upload(images, &mut self.micro_batches[self.micro_batch].activations, 0)?;
-        self.send_labels(labels, n, mixed)
+        self.send_labels(labels, n, targets)
     }
 
-    /// Puts the next batch of `n` samples in place by `load`, which writes images and labels on the device.
+    /// Puts the next batch of `n` samples in place by `load`, which writes images, and labels or
+    /// [`Target`]s, on the device.
     ///
     /// # Errors
     /// [`Error::Batch`] if there are more samples than the network was built for, and those of `load`.
     pub fn load_input<E: From<Error>>(
         &mut self,
         n: usize,
+        targets: bool,
         load: impl FnOnce(ViewMut<'_, Storage>, &mut Ints) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.set_batch(n, false)?;
+        self.set_batch(n, targets)?;
         let layout = self.input_layout();
         let MicroBatch { activations, labels, .. } = &mut self.micro_batches[self.micro_batch];
         load(ViewMut::new(activations, layout), labels)
     }
 
-    /// Sets the number of samples of the current batch, and whether each has two labels, as with mixup. Images
-    /// and labels stay as they are.
+    /// Sets the number of samples of the current batch, and whether each has a [`Target`] instead of one
+    /// label. Images and labels stay as they are.
     ///
     /// # Errors
     /// [`Error::Batch`] if there are more samples than the network was built for.
-    pub fn set_batch(&mut self, n: usize, mixed: bool) -> Result<()> {
+    pub fn set_batch(&mut self, n: usize, targets: bool) -> Result<()> {
         if n > self.max_batch() {
             let accepted = format!("up to {} samples", self.max_batch());
             return Err(Error::Batch { accepted, given: n.to_string() });
         }
         let micro_batch = &mut self.micro_batches[self.micro_batch];
-        (micro_batch.n, micro_batch.mixed) = (n, mixed);
+        (micro_batch.n, micro_batch.targets) = (n, targets);
         Ok(())
     }
 

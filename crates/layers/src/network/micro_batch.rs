@@ -6,10 +6,10 @@ use towers_program::{Arena, Device, Ints, Storage, Target};
 pub(super) struct MicroBatch {
     pub(super) activations: Storage,
     pub(super) statistics: Storage,
-    /// With room for two labels a sample.
+    /// With room for a [`Target`] a sample.
     pub(super) labels: Ints,
-    /// Whether the labels are mixed: whole [`Target`]s.
-    pub(super) mixed: bool,
+    /// Whether the labels are whole [`Target`]s.
+    pub(super) targets: bool,
     /// Samples in the batch.
     pub(super) n: usize,
     /// The last pass, which decides the place of the output.
@@ -50,7 +50,7 @@ impl MicroBatch {
             activations: device.alloc_activations(len(Arena::Activations))?,
             statistics: device.alloc(len(Arena::Statistics))?,
             labels: device.alloc_ints(batch * Target::WORDS)?,
-            mixed: false,
+            targets: false,
             n: 0,
             pass: Pass::Inference,
         })

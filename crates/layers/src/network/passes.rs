@@ -296,8 +296,8 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     pub(super) fn args(&self, draws: Option<Draws>, label_smoothing: f32, global_batch: usize) -> StepArgs {
         let Draws { seed, step, first_sample } = draws.unwrap_or(Draws { seed: 0, step: 0, first_sample: 0 });
-        let MicroBatch { n, mixed, .. } = *self.micro_batch;
-        StepArgs { n, global_batch, seed, step, first_sample, label_smoothing, mixed }
+        let MicroBatch { n, targets, .. } = *self.micro_batch;
+        StepArgs { n, global_batch, seed, step, first_sample, label_smoothing, targets }
     }
 
     /// The numbers of a tensor, back to back. Those of labels are not read.

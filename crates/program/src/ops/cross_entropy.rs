@@ -47,7 +47,7 @@ impl CrossEntropy {
     /// The loss of a step.
     pub fn loss(&self, args: &StepArgs) -> SoftmaxXent {
         let scale = if self.gradient { 1.0 / args.global_batch as f32 } else { 1.0 };
-        SoftmaxXent { label_smoothing: args.label_smoothing, scale, mixed: args.mixed }
+        SoftmaxXent { label_smoothing: args.label_smoothing, scale, targets: args.targets }
     }
 }
 

@@ -15,9 +15,9 @@ pub(crate) fn load(
     let (images, labels, draws) =
         (set.images.on::<Vec<u8>>(op)?, set.labels.on::<Vec<u32>>(op)?, draws.on::<Vec<u32>>(op)?);
     let (planes, x, to) = (set.planes.on::<Vec<f64>>(op)?, x.on::<Vec<f64>>(op)?, to.on_mut::<Vec<u32>>(op)?);
-    load.check_set(op, images.len(), labels.len(), planes.len())?;
+    let count = load.check_set(op, images.len(), labels.len(), planes.len())?;
     load.check_batch(op, draws.len(), first, shape, to.len())?;
-    load.check_draws(op, draws, first, shape.n, labels.len())?;
+    load.check_draws(op, draws, first, shape.n, count)?;
     let planes = run(op, "the means and divisors", planes, Span::new(0, 3 * len))?;
     let [before, after, divisor] = core::array::from_fn(|k| &planes[k * len..][..len]);
     let mut x = Output::new(op, "the batch", x)?;
@@ -38,7 +38,7 @@ pub(crate) fn load(
             }
         }
     }
-    copy_labels(load, labels, draws, first, &mut to[..shape.n]);
+    copy_labels(load, labels, draws, first, &mut to[..shape.n * load.label]);
     Ok(())
 }
 

@@ -21,16 +21,15 @@ pub(crate) fn probabilities(x: Input, mut y: Output) {
     }
 }
 
-/// The probabilities that one sample is compared with; NaN, so that loss and gradient are too, for a label outside of the classes.
+/// The weighted probabilities that one sample is compared with; NaN, so that loss and gradient are too, for a label outside of the classes.
 fn targets(smoothing: f64, classes: usize, target: Target) -> Vec<f64> {
-    let share = smoothing / classes as f64;
-    let Target { label, other, weight } = target;
+    let Target { label, other, share, weights: [first, second] } = target;
     if label.max(other) as usize >= classes {
         return vec![f64::NAN; classes];
     }
-    let mut targets = vec![share; classes];
-    targets[label as usize] += (1.0 - smoothing) * f64::from(weight);
-    targets[other as usize] += (1.0 - smoothing) * (1.0 - f64::from(weight));
+    let mut targets = vec![target.weight() * smoothing / classes as f64; classes];
+    targets[label as usize] += (1.0 - smoothing) * f64::from(share) * f64::from(first);
+    targets[other as usize] += (1.0 - smoothing) * (1.0 - f64::from(share)) * f64::from(second);
     targets
 }
 
@@ -51,7 +50,7 @@ pub(crate) fn cross_entropy(
     let smoothing = f64::from(xent.label_smoothing);
     metrics.fill(0.0);
     for n in 0..labels.len() / xent.words(1) {
-        let (x, target) = (&of_classes(logits.row(n))[..], Target::of(xent.mixed, labels, n));
+        let (x, target) = (&of_classes(logits.row(n))[..], Target::of(xent.targets, labels, n));
         let classes = x.len();
         let (log, targets) = (log_probabilities(x), targets(smoothing, classes, target));
         metrics[0] += if classes > 0 { loss(x, &targets, &log) } else { f64::NAN };
@@ -60,7 +59,7 @@ pub(crate) fn cross_entropy(
         if let Some(d) = &mut dlogits {
             let first = classes - logits.shape().c;
             for (k, d) in (first..).zip(d.row(n)) {
-                *d = f64::from(xent.scale) * (log(x[k]).exp() - targets[k]);
+                *d = f64::from(xent.scale) * (target.weight() * log(x[k]).exp() - targets[k]);
             }
         }
     }

@@ -26,12 +26,13 @@ impl Cuda {
         let (images, labels) = (set.images.on::<buffer::Bytes>(op)?, set.labels.on::<buffer::Ints>(op)?);
         let (draws, to) = (draws.on::<buffer::Ints>(op)?, to.on_mut::<buffer::Ints>(op)?);
         let (planes, x) = (set.planes.on::<Buffer>(op)?, x.on(op)?);
-        load.check_set(op, images.len(), labels.len(), planes.len())?;
+        let count = load.check_set(op, images.len(), labels.len(), planes.len())?;
         load.check_batch(op, draws.len(), first, shape, to_len)?;
         let planes = self.run(op, "the means and divisors", planes, Span::new(0, 3 * load.image_len()))?;
         let x = self.write(op, "the batch", x.as_view())?;
         let size = |what, value| u32_of(op, what, value);
-        let count = size("the number of images", labels.len())?;
+        let count = size("the number of images", count)?;
+        let label = size("the integers of a label", load.label)?;
         let rows = size("the rows of the table of draws", draws.len() / load.words())?;
         if shape.n == 0 {
             return Ok(());
@@ -53,6 +54,7 @@ impl Cuda {
                 self.step_state(),
                 images,
                 labels,
+                label,
                 draws,
                 count,
                 rows,

@@ -81,7 +81,7 @@ impl Cuda {
             x.ptr,
             x_stride,
             labels,
-            u32::from(xent.mixed),
+            u32::from(xent.targets),
             d,
             d_stride,
             rows,

@@ -1,4 +1,5 @@
 use crate::Result;
+use crate::data::class_weights::ClassWeights;
 use std::mem::take;
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -6,14 +7,14 @@ use std::thread::{self, available_parallelism};
 use towers_augment::{Draws, LoaderOptions, Pipeline, Samples};
 use towers_layers::Network;
 use towers_parallel::Shards;
-use towers_program::{Bytes, Device, Ints, LoadImages, Place, Storage};
+use towers_program::{Bytes, Device, Ints, LoadImages, Place, Storage, Target};
 
 /// A data set in a device's memory: the device makes batches of it and augments them.
 ///
 /// The random draws for each image are made on the host, once per epoch for the whole set. The code is that
 /// of batches made by the host, and so are the numbers.
 pub(crate) struct ImageSet {
-    len: usize,
+    samples: Samples,
     pipeline: Pipeline,
     options: LoaderOptions,
     load: LoadImages,
@@ -43,15 +44,22 @@ impl ImageSet {
         samples: &Samples,
         pipeline: Pipeline,
         options: LoaderOptions,
+        weights: &ClassWeights,
     ) -> Result<Self> {
         let [height, width, channels] = samples.shape();
         let image = height * width * channels;
         let (constant, scale) = (pipeline.options().cval, pipeline.scale());
-        let load = LoadImages { height, width, channels, constant, scale };
+        let targets = samples.labels().iter().map(|&label| weights.target(label.into(), None));
+        let labels: Vec<u32> = match weights.are_given() {
+            true => targets.flat_map(Target::to_words).collect(),
+            false => targets.map(|target| target.label).collect(),
+        };
+        let label = if weights.are_given() { Target::WORDS } else { 1 };
+        let load = LoadImages { height, width, channels, constant, scale, label };
         let mut set = ImageSet {
-            len: samples.len(),
+            samples: samples.clone(),
             images: device.alloc_bytes(samples.len() * image)?,
-            labels: device.alloc_ints(samples.len())?,
+            labels: device.alloc_ints(labels.len())?,
             planes: device.alloc(3 * image)?,
             draws: device.alloc_ints(samples.len() * load.words())?,
             table: vec![0; samples.len() * load.words()],
@@ -62,7 +70,6 @@ impl ImageSet {
         let images = samples.images();
         let pixels = images.as_ref().and_then(|images| images.as_slice()).unwrap_or_default();
         device.upload_bytes(pixels, &mut set.images, 0)?;
-        let labels: Vec<u32> = samples.labels().iter().map(|&label| label.into()).collect();
         device.upload_ints(&labels, &mut set.labels)?;
         device.upload(&set.pipeline.planes(), &mut set.planes, 0)?;
         Ok(set)
@@ -70,7 +77,7 @@ impl ImageSet {
 
     /// Makes the draws for every image in `epoch`, and copies them to the device.
     pub(crate) fn begin_epoch(&mut self, device: &Device, epoch: u64) -> Result<()> {
-        let order = self.options.order(epoch, self.len);
+        let order = self.options.order(epoch, self.samples.labels());
         let threads = available_parallelism().map_or(1, NonZero::get);
         let (samples, words) = (order.len().div_ceil(threads).max(1), self.load.words());
         let mut table = take(&mut self.table);
@@ -96,19 +103,24 @@ impl ImageSet {
                 position: place.tap.map(|tap| (tap.low as u32, tap.weight)),
                 blank: place.blank,
             });
-            self.load.write_draw(row, sample, places);
+            self.load.write_draw(row, sample % self.samples.len() as u32, places);
         }
         Ok(())
     }
 
+    /// Whether each sample has a [`Target`] instead of a label.
+    pub(crate) fn has_targets(&self) -> bool {
+        self.load.label > 1
+    }
+
     /// Batches per epoch.
     pub(crate) fn steps(&self) -> usize {
-        self.options.steps(self.len)
+        self.options.steps(self.samples.len())
     }
 
     /// The shares of a replica with these shards in the batches of an epoch, starting with `step`.
     pub(crate) fn shares(&self, step: usize, shards: &Shards) -> impl Iterator<Item = Rows> + use<> {
-        let (options, len, shards) = (self.options.clone(), self.len, shards.clone());
+        let (options, len, shards) = (self.options.clone(), self.samples.len(), shards.clone());
         (step..self.steps()).map(move |step| {
             let batch = options.batch(step, len);
             let share = shards.own_rows(batch.len());
@@ -118,7 +130,7 @@ impl ImageSet {
 
     /// Makes a share the network's input, on the device.
     pub(crate) fn load(&self, device: &Device, rows: Rows, network: &mut Network) -> Result<()> {
-        network.load_input(rows.own, |x, labels| -> Result<()> {
+        network.load_input(rows.own, self.has_targets(), |x, labels| -> Result<()> {
             let set =
                 towers_program::ImageSet { images: &self.images, labels: &self.labels, planes: &self.planes };
             Ok(device.load_images(&self.load, set, &self.draws, rows.first, x, labels)?)
@@ -156,7 +168,9 @@ mod tests {
             .build(&device, 6, Mode::Training)
             .unwrap();
         let batches = LoaderOptions::new().batch_size(8).seed(3);
-        let mut set = ImageSet::new(&device, &samples, pipeline.clone(), batches.clone()).unwrap();
+        let mut set =
+            ImageSet::new(&device, &samples, pipeline.clone(), batches.clone(), &ClassWeights::default())
+                .unwrap();
         let weights = "1,2".parse().unwrap();
         for (shards, epoch) in [
             (Shards::new(2, 2, 0), 0),

@@ -1,4 +1,5 @@
 use crate::Result;
+use crate::data::class_weights::ClassWeights;
 use crate::data::image_set::{ImageSet, Rows};
 use core::ops::Range;
 use std::cell::RefCell;
@@ -14,7 +15,7 @@ const MOST_WORKERS: usize = 8;
 /// The source of batches.
 pub(crate) enum Source {
     /// Threads of the host.
-    Host(Loader),
+    Host(Loader, ClassWeights),
     /// The device itself, for these shards.
     Device(Rc<RefCell<ImageSet>>, Shards),
     /// Another stage has the images: only labels are needed.
@@ -25,7 +26,7 @@ impl Source {
     /// Batches per epoch.
     pub(crate) fn steps(&self) -> usize {
         match self {
-            Source::Host(loader) => loader.steps_per_epoch(),
+            Source::Host(loader, _) => loader.steps_per_epoch(),
             Source::Device(set, _) => set.borrow().steps(),
             Source::Labels(labels) => labels.options.steps(labels.samples.len()),
         }
@@ -41,14 +42,15 @@ impl Source {
         pipeline: Pipeline,
         options: LoaderOptions,
         shards: &Shards,
+        weights: &ClassWeights,
     ) -> Result<Self> {
         if !stage.is_first() {
-            let (samples, shards) = (samples.clone(), shards.clone());
-            return Ok(Source::Labels(Box::new(Labels { samples, pipeline, options, shards })));
+            let (samples, shards, weights) = (samples.clone(), shards.clone(), weights.clone());
+            return Ok(Source::Labels(Box::new(Labels { samples, pipeline, options, shards, weights })));
         }
         let (ahead, on_demand) = (device.runs_ahead(), samples.images().is_none());
         if ahead && !on_demand && pipeline.unplaceable().is_none() {
-            let set = ImageSet::new(device, samples, pipeline, options)?;
+            let set = ImageSet::new(device, samples, pipeline, options, weights)?;
             return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
         // If the device computes, all but one of the cores may make batches. Otherwise the cores compute, but no
@@ -62,13 +64,13 @@ impl Source {
         // Each makes a batch.
         let prefetch = options.prefetch.max(workers);
         let options = options.workers(workers).prefetch(prefetch).rows(rows_of(shards));
-        Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
+        Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?, weights.clone()))
     }
 
     /// From now on this replica has these shards of every batch.
     pub(crate) fn set_shards(&mut self, shards: &Shards) -> Result<()> {
         match self {
-            Source::Host(loader) => {
+            Source::Host(loader, _) => {
                 let options = loader.options().clone().rows(rows_of(shards));
                 *loader = Loader::new(loader.samples().clone(), loader.pipeline().clone(), options)?;
             }
@@ -81,8 +83,9 @@ impl Source {
     /// The shares in the batches of `epoch`, starting with `step`.
     pub(crate) fn epoch(&mut self, device: &Device, epoch: u64, step: usize) -> Result<Shares<'_>> {
         match self {
-            Source::Host(loader) => {
-                Ok(Box::new(loader.epoch(epoch, step)?.map(|batch| Ok(Share::Images(Box::new(batch?))))))
+            Source::Host(loader, weights) => {
+                let share = |batch| Ok(Share::Images(Box::new(batch?), weights.clone()));
+                Ok(Box::new(loader.epoch(epoch, step)?.map(share)))
             }
             Source::Device(set, shards) => {
                 set.borrow_mut().begin_epoch(device, epoch)?;
@@ -106,46 +109,53 @@ pub(crate) struct Labels {
     pipeline: Pipeline,
     options: LoaderOptions,
     shards: Shards,
+    weights: ClassWeights,
 }
 
 impl Labels {
     fn shares(&self, epoch: u64, step: usize) -> impl Iterator<Item = Result<Share>> + '_ {
         let Labels { samples, options, shards, .. } = self;
-        let order = options.order(epoch, samples.len());
+        let order = options.order(epoch, samples.labels());
         (step..options.steps(samples.len())).map(move |step| {
             let batch = options.batch(step, samples.len());
             let own = shards.own_rows(batch.len());
             let places = &order[batch.start + own.start..batch.start + own.end];
-            Ok(Share::Labels { targets: self.targets(epoch, places), global: batch.len() })
+            Ok(Share::Labels { targets: self.targets(epoch, &order, places), global: batch.len() })
         })
     }
 
     /// The targets of these samples. Mixing depends only on (seed, epoch, sample), so the stage with the
     /// images and this one agree without communication.
-    fn targets(&self, epoch: u64, places: &[u32]) -> Targets {
-        let Labels { samples, pipeline, options, .. } = self;
-        let label = |place: u32| u32::from(samples.labels()[place as usize]);
-        if !(options.augment && pipeline.options().mixes()) {
-            return Targets::One(places.iter().map(|&place| label(place)).collect());
-        }
-        let mixed = places.iter().filter_map(|&place| {
-            let mix = pipeline.mix(options.seed, epoch, place, samples.len() as u32)?;
-            Some(Target { label: label(place), other: label(mix.partner), weight: mix.weight })
+    fn targets(&self, epoch: u64, order: &[u32], places: &[u32]) -> Targets {
+        let Labels { samples, pipeline, options, weights, .. } = self;
+        let label = |place: u32| u32::from(samples.labels()[place as usize % samples.len()]);
+        let mixes = options.augment && pipeline.options().mixes();
+        let targets = places.iter().map(|&place| {
+            let mix =
+                if mixes { pipeline.mix(options.seed, epoch, place, samples.len() as u32) } else { None };
+            let mix = mix.map(|mix| (label(options.partner(order, mix.partner)), mix.weight));
+            weights.target(label(place), mix)
         });
-        Targets::Two(mixed.collect())
+        if mixes || weights.are_given() {
+            Targets::Whole(targets.collect())
+        } else {
+            Targets::Labels(targets.map(|target| target.label).collect())
+        }
     }
 }
 
-/// One label for each sample, or two with mixup and cutmix.
+/// What the samples' outputs are compared with.
 pub(crate) enum Targets {
-    One(Vec<u32>),
-    Two(Vec<Target>),
+    /// A label each.
+    Labels(Vec<u32>),
+    /// Two labels each, with mixup and cutmix, or weights.
+    Whole(Vec<Target>),
 }
 
 /// This replica's share of a batch: the rows of its shards, one after the other.
 pub(crate) enum Share {
-    /// Images and labels in host memory.
-    Images(Box<Batch>),
+    /// Images and labels in host memory, and the weights of their classes.
+    Images(Box<Batch>, ClassWeights),
     /// Positions of a set on the device.
     Rows(Rows, Rc<RefCell<ImageSet>>),
     /// Only the labels, and the samples of the whole batch.
@@ -156,7 +166,7 @@ impl Share {
     /// Samples of the whole batch.
     pub(crate) fn global(&self) -> usize {
         match self {
-            Share::Images(batch) => batch.global_len,
+            Share::Images(batch, _) => batch.global_len,
             Share::Rows(rows, _) => rows.global,
             Share::Labels { global, .. } => *global,
         }
@@ -182,45 +192,43 @@ impl Piece<'_> {
     /// Its first position in the epoch's order, for a device that has the set.
     pub(crate) fn first(&self) -> u32 {
         match self.share {
-            Share::Images(_) | Share::Labels { .. } => 0,
+            Share::Images(..) | Share::Labels { .. } => 0,
             Share::Rows(rows, _) => (rows.first + self.rows.start) as u32,
         }
     }
 
     /// Sets the size of the network's batch and the kind of its labels, and copies nothing.
     pub(crate) fn set_batch(&self, network: &mut Network) -> Result<()> {
-        let mixed = match self.share {
-            Share::Images(batch) => !batch.weights.is_empty(),
-            Share::Labels { targets, .. } => matches!(targets, Targets::Two(_)),
-            Share::Rows(..) => false,
+        let targets = match self.share {
+            Share::Images(batch, weights) => !batch.weights.is_empty() || weights.are_given(),
+            Share::Labels { targets, .. } => matches!(targets, Targets::Whole(_)),
+            Share::Rows(_, set) => set.borrow().has_targets(),
         };
-        Ok(network.set_batch(self.rows.len(), mixed)?)
+        Ok(network.set_batch(self.rows.len(), targets)?)
     }
 
     /// Copies the part that the host has to the network.
     pub(crate) fn send(&self, network: &mut Network) -> Result<()> {
         match self.share {
-            Share::Images(batch) => {
+            Share::Images(batch, weights) => {
                 let Range { start, end } = self.rows;
                 let len = network.sample_len();
                 let images = &batch.x[start * len..end * len];
-                if batch.weights.is_empty() {
+                let mixes = !batch.weights.is_empty();
+                if !(mixes || weights.are_given()) {
                     return Ok(network.set_input(images, &batch.labels[start..end])?);
                 }
-                let target = |row: usize| Target {
-                    label: batch.labels[row],
-                    other: batch.other_labels[row],
-                    weight: batch.weights[row],
-                };
+                let mix = |row: usize| mixes.then(|| (batch.other_labels[row], batch.weights[row]));
+                let target = |row: usize| weights.target(batch.labels[row], mix(row));
                 let targets: Vec<Target> = (start..end).map(target).collect();
-                Ok(network.set_mixed_input(images, &targets)?)
+                Ok(network.set_input_with_targets(images, &targets)?)
             }
             Share::Rows(..) => self.set_batch(network),
-            Share::Labels { targets: Targets::One(labels), .. } => {
+            Share::Labels { targets: Targets::Labels(labels), .. } => {
                 Ok(network.set_labels(&labels[self.rows.clone()])?)
             }
-            Share::Labels { targets: Targets::Two(targets), .. } => {
-                Ok(network.set_mixed_labels(&targets[self.rows.clone()])?)
+            Share::Labels { targets: Targets::Whole(targets), .. } => {
+                Ok(network.set_targets(&targets[self.rows.clone()])?)
             }
         }
     }
@@ -228,7 +236,7 @@ impl Piece<'_> {
     /// Makes the device load its part.
     pub(crate) fn load(&self, network: &mut Network) -> Result<()> {
         match self.share {
-            Share::Images(_) | Share::Labels { .. } => Ok(()),
+            Share::Images(..) | Share::Labels { .. } => Ok(()),
             Share::Rows(rows, set) => {
                 let (device, first) = (network.device().clone(), rows.first + self.rows.start);
                 set.borrow().load(&device, Rows { first, own: self.rows.len(), ..*rows }, network)

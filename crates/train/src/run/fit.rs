@@ -64,17 +64,19 @@ impl PreparedRun<'_> {
         // A run that continues without a lost process has its own weights.
         let first_values = self.first_values.as_ref().filter(|_| resume.is_none());
         let (worker, train, val) = Worker::new(self, resume, first_values, replica, stage)?;
-        let mut notes = Vec::from_iter(self.config.describe_lr_scaling(worker.state.global_batch));
+        let mut notes = self.notes.clone();
+        notes.extend(self.config.describe_lr_scaling(worker.state.global_batch).map(Message::from));
         let mut warnings = self.config.warnings();
+        warnings.extend(self.warnings.clone());
         warnings.extend(resume.into_iter().flat_map(|resume| worker.differs_from(&resume.state)));
         if resume.is_none() && first_values.is_none() {
             let [note, warning] = worker.unsettled_averages();
-            notes.extend(note);
+            notes.extend(note.map(Message::from));
             warnings.extend(warning.map(Message::from));
         }
         warnings.extend(resume.and_then(|resume| worker.moves_rate(resume)));
         if let Some(values) = first_values {
-            notes.push(values.note.clone());
+            notes.push(values.note.clone().into());
             warnings.extend(values.warnings.clone());
         }
         Ok(Run {
@@ -86,7 +88,7 @@ impl PreparedRun<'_> {
             may_have_ended: resume.is_some_and(|resume| resume.may_have_ended(self.config)),
             end: None,
             incomplete: false,
-            notes: notes.into_iter().map(Message::from).collect(),
+            notes,
             warnings,
             warned: Vec::new(),
             unmeasured: None,

@@ -2,7 +2,7 @@
 //! share.
 
 use crate::data::split as validation_split;
-use crate::data::{compare, described, digest_seen};
+use crate::data::{ClassWeights, compare, described, digest_seen};
 use crate::run::first_values::FirstValues;
 use crate::run::measured::tally;
 use crate::run::pipeline::split as split_stages;
@@ -16,6 +16,7 @@ use towers_checkpoint::Tensors;
 use towers_config::{Checked, cut_names, samples};
 use towers_dataset::{Dataset, Split};
 use towers_models::Model;
+use towers_options::Message;
 use towers_program::Device;
 use towers_trained::{Input, InputFit, Task, check_labels, standardization};
 
@@ -112,6 +113,9 @@ pub(crate) struct PreparedRun<'a> {
     pub(crate) data: RunData,
     /// The weights that a new run begins with, unless they are random.
     pub(crate) first_values: Option<FirstValues>,
+    /// What there is to tell of the data.
+    pub(super) notes: Vec<Message>,
+    pub(super) warnings: Vec<Message>,
     /// For each observer, the number of steps between snapshots in an epoch. All stages of a pipeline need
     /// it, since they pass their tensors on.
     pub(super) snapshots: Vec<Option<u64>>,
@@ -175,6 +179,9 @@ impl<'a> PreparedRun<'a> {
         let data = validation_split(config, data)?;
         let (input, augmentation) =
             preprocess(config, resume, first_values.as_ref(), fit, &data.train, observers)?;
+        let (mut notes, mut warnings) = (Vec::new(), Vec::new());
+        let class_weights =
+            ClassWeights::new(config, &data.train, &data.classes, [&mut notes, &mut warnings])?;
         let val_sha256 = digest_seen(&data.test, tell(&data.test, observers))?;
         let batch = global_batch(config, resume, world).min(data.train.len());
         let split_at = &config.placement.devices.split_at;
@@ -196,11 +203,14 @@ impl<'a> PreparedRun<'a> {
                 train: samples(data.train)?,
                 val: samples(data.test)?,
                 classes: data.classes,
+                class_weights,
                 dataset: data.name,
                 fingerprint,
                 val_sha256,
             },
             first_values,
+            notes,
+            warnings,
             snapshots: Vec::new(),
         };
         run.snapshot_for(observers);

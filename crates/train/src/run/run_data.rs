@@ -1,4 +1,5 @@
 use crate::Result;
+use crate::data::ClassWeights;
 use towers_augment::{Draws, ImageDataGenerator, Samples, Scratch};
 use towers_callbacks::Fingerprint;
 use towers_trained::Input;
@@ -11,6 +12,8 @@ pub(crate) struct RunData {
     /// The augmentation with the steps of `input`, and with the measured values for the others.
     pub(crate) augmentation: ImageDataGenerator,
     pub(crate) classes: Vec<String>,
+    /// Of the loss in training.
+    pub(crate) class_weights: ClassWeights,
     pub(crate) dataset: String,
     pub(crate) fingerprint: Fingerprint,
     /// SHA-256 of the labels and pixels to validate on.

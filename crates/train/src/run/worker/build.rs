@@ -1,7 +1,7 @@
 //! Builds a replica of a run, or a stage of one.
 
 use super::{Worker, arithmetic};
-use crate::data::Source;
+use crate::data::{ClassWeights, Source};
 use crate::run::average::Average;
 use crate::run::division;
 use crate::run::first_values::FirstValues;
@@ -59,13 +59,13 @@ fn sources(
     global: usize,
 ) -> Result<[Source; 2]> {
     let PreparedRun { config, data, .. } = run;
-    let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
-        Source::new(device, stage, samples, augmentation.build(samples.shape())?, options, shards)
+    let source = |samples: &Samples, augmentation: &ImageDataGenerator, options, weights| {
+        Source::new(device, stage, samples, augmentation.build(samples.shape())?, options, shards, weights)
     };
     let options = config.training.loader_options().batch_size(global);
-    let train = source(&data.train, &data.augmentation, options)?;
+    let train = source(&data.train, &data.augmentation, options, &data.class_weights)?;
     let options = LoaderOptions::new().batch_size(global).evaluation();
-    Ok([train, source(&data.val, &data.augmentation.evaluation(), options)?])
+    Ok([train, source(&data.val, &data.augmentation.evaluation(), options, &ClassWeights::default())?])
 }
 
 impl<'a> Worker<'a> {
