@@ -7,9 +7,10 @@ use crate::interrupt::SignalAction;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use towers_bench::BenchMode;
+use towers_runs::SortKey;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
 #[derive(Debug, Parser)]
@@ -250,28 +251,11 @@ pub struct RunsArgs {
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
     /// Sort by when (the newest last), run, recipe, epochs, best (the highest first) or end
-    #[arg(long, value_name = "KEY", value_enum, hide_possible_values = true, default_value_t = SortKey::When)]
+    #[arg(long, value_name = "KEY", value_parser = one_of::<SortKey>(&SortKey::NAMES), hide_possible_values = true, default_value = "when")]
     pub sort: SortKey,
     /// One JSON object per line and run, instead of the table
     #[arg(long)]
     pub json: bool,
-}
-
-/// `--sort` of `towers runs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SortKey {
-    /// The time of the start
-    When,
-    /// The folder
-    Run,
-    /// The recipe
-    Recipe,
-    /// Epochs done
-    Epochs,
-    /// The best validation accuracy
-    Best,
-    /// How it ended
-    End,
 }
 
 /// `towers program`.

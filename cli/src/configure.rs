@@ -2,7 +2,6 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use crate::output::is_picture;
 use crate::print::note;
 use crate::spelling::flag_of;
 use std::path::Path;
@@ -92,8 +91,8 @@ impl TrainArgs {
         if let Some(steps) = self.keep.backup_and_restore.flatten() {
             config.outputs.checkpoints.every_steps = steps;
         }
-        if let Some(picture) = self.keep.output.as_ref().filter(|output| is_picture(output)) {
-            config.outputs.plot = Some(picture.clone());
+        if let Some(picture) = self.keep.picture() {
+            config.outputs.plot = Some(picture.to_owned());
         }
         config.outputs.make_absolute().map_err(towers_train::Error::from)?;
         config.check()?;

@@ -3,7 +3,6 @@
 use crate::args::KeepArgs;
 use crate::error::usage;
 use crate::interrupt::interrupt_view;
-use crate::output::run_name;
 use crate::print::note;
 use anyhow::anyhow;
 use std::path::Path;
@@ -39,7 +38,8 @@ impl Views {
         let (status, address) = (LiveStatus::default(), self.server.as_ref().map(Server::url));
         if let Some(server) = self.server.take() {
             note(format_args!("the live view is at {}", server.url()));
-            let page = self.page.insert(server.page(run.to_owned(), run_name(run), status.clone()));
+            let page =
+                self.page.insert(server.page(run.to_owned(), towers_runs::name_of(run), status.clone()));
             // Last, since it shows the files of the others.
             observers.push(Box::new(page.clone()));
         }

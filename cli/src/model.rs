@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use towers_augment::TestTime;
 use towers_config::{Config, ModelKind, open_model};
 use towers_trained::{
-    Assumed, ClassNames, Classifier, ColorMode, ImageSize, Preprocessing, Trained, names_classes,
+    Assumed, ClassNames, Classifier, ColorMode, ImageSize, MODEL_FILE, Preprocessing, Trained, names_classes,
 };
 
 /// The properties that a file with only weights does not hold.
@@ -117,6 +117,13 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         note(format_args!("{}: {assumed}; --preprocessing names another one", path.display()));
     }
     Ok(trained)
+}
+
+/// The most recently trained run, for commands without a run's name; prints its folder.
+pub fn newest_network() -> towers_runs::Result<PathBuf> {
+    let run = towers_runs::newest(&[MODEL_FILE])?;
+    note(format_args!("no run is named; taking the newest, {}", run.display()));
+    Ok(run)
 }
 
 /// Refuses flags for data where none are needed: models of towers hold the names of their classes.

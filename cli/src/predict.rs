@@ -3,8 +3,7 @@
 use crate::args::PredictArgs;
 use crate::data::LoadProgress;
 use crate::error::{at_least_one, sentence};
-use crate::model;
-use crate::output::newest_network;
+use crate::model::{self, newest_network};
 use crate::print::{self, note};
 use anyhow::{Context, anyhow};
 use serde_json::json;

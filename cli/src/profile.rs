@@ -61,7 +61,7 @@ fn table(profile: &Profile, winograd: bool) -> String {
     format!(
         "{}\n{model} {what}, batch {batch}, on the {device} ({}, {precision}{roof}), medians of {} steps: {:.2} ms; its parts, one waited for after \
          the other, {:.2} ms; set_input {:.2} ms beside\n{note}",
-        aligned(&rows),
+        print::aligned(&rows, WORDS),
         print::threads(*threads),
         profile.steps,
         profile.step_ms,
@@ -102,36 +102,10 @@ fn share(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }
 
-/// Rows of cells, each column as wide as its widest cell.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(widths).enumerate();
-        let line: Vec<String> = cells
-            .map(|(column, (cell, width))| match column < WORDS {
-                true => format!("{cell:width$}"),
-                false => format!("{cell:>width$}"),
-            })
-            .collect();
-        text += line.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use towers_bench::BenchOptions;
-
-    #[test]
-    fn words_begin_and_numbers_end_at_one_place() {
-        let row = |cells: [&str; 5]| cells.map(str::to_owned);
-        let rows = [row(["a", "Conv2D", "", "", "1"]), row(["longest", "Flatten", "", "", "10"])];
-        assert_eq!(aligned(&rows), "a        Conv2D        1\nlongest  Flatten      10\n");
-    }
 
     #[test]
     fn every_layer_has_a_line_and_the_shares_are_of_the_whole() {

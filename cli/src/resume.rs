@@ -1,13 +1,14 @@
 //! `--resume`: the run to resume, and the options that may change.
 
-use crate::args::TrainArgs;
+use crate::args::{KeepArgs, TrainArgs};
 use crate::error::usage;
 use crate::kept_devices::{Here, kept};
-use crate::output::{Output, is_locked, is_picture, newest_run};
 use crate::spelling::flag_of;
 use anyhow::Context;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use towers_config::{Config, Difference, differences, find_recipe};
+use towers_runs::{RunFolder, is_locked, newest};
 use towers_train::{Process, Resume, rendezvous};
 
 /// Whether a launcher or the cluster has started this job before.
@@ -18,15 +19,30 @@ fn is_restarted() -> anyhow::Result<bool> {
 /// The start of a run: from the beginning, or from a checkpoint.
 pub struct Start {
     pub config: Config,
-    pub output: Output,
+    pub folder: RunFolder,
     pub resume: Option<Resume>,
 }
 
 impl Start {
     /// The name of the checkpoint in the run's folder that the run resumes from.
     fn checkpoint(&self) -> Option<String> {
-        let resume = self.resume.as_ref().filter(|_| self.output.resumed)?;
+        let resume = self.resume.as_ref().filter(|_| self.folder.is_resumed())?;
         Some(resume.path.file_name()?.to_string_lossy().into_owned())
+    }
+}
+
+impl KeepArgs {
+    /// The picture for the curves, if `--output` names one.
+    pub fn picture(&self) -> Option<&PathBuf> {
+        let ending = |path: &Path| path.extension().map(OsStr::to_ascii_lowercase);
+        self.output
+            .as_ref()
+            .filter(|path| ending(path).is_some_and(|ending| ending == "png" || ending == "svg"))
+    }
+
+    /// The run's folder, if `--output` names one.
+    fn folder(&self) -> Option<&PathBuf> {
+        self.output.as_ref().filter(|_| self.picture().is_none())
     }
 }
 
@@ -44,7 +60,9 @@ impl TrainArgs {
     /// checkpoint.
     pub fn agree(&self, process: &mut Process, mut start: Start) -> anyhow::Result<Start> {
         start.config.check_replicas(process.connect(&start.config)?)?;
-        let Some(output) = self.folder().filter(|_| self.keep.resume.is_none()) else { return Ok(start) };
+        let Some(output) = self.keep.folder().filter(|_| self.keep.resume.is_none()) else {
+            return Ok(start);
+        };
         let own = self.owns_output()?;
         let restarted = process.any_restarted(own)?;
         if process.is_first() && restarted != own {
@@ -73,8 +91,7 @@ impl TrainArgs {
 
     fn resumed_start(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
         let config = self.resumed_config(&resume)?;
-        let output = Output { run, resumed: true, ..Output::default() };
-        Ok(Start { config, output, resume: Some(resume) })
+        Ok(Start { config, folder: RunFolder::resumed(run), resume: Some(resume) })
     }
 
     fn new_start(&self, restarted: bool) -> anyhow::Result<Start> {
@@ -82,20 +99,15 @@ impl TrainArgs {
         // The outputs of the run that wrote the file.
         resume.iter_mut().for_each(|resume| resume.config.outputs.forget_outside());
         let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
-        let new = Output::new(self.keep.output.as_deref(), &config);
-        Ok(Start { config, output: Output { restarted, ..new }, resume })
-    }
-
-    /// The run's folder, if one is named.
-    fn folder(&self) -> Option<&PathBuf> {
-        self.keep.output.as_ref().filter(|output| !is_picture(output))
+        let folder = self.keep.folder().map_or_else(|| RunFolder::numbered(&config), RunFolder::new);
+        Ok(Start { config, folder: folder.restarted(restarted), resume })
     }
 
     /// The run to resume: the one of `--resume` or `--output`, or the newest.
     fn resumed_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
         let run = match &self.keep.resume {
             None => return self.restarted_run(restarted),
-            Some(Some(run)) => match self.folder().filter(|output| *output != run) {
+            Some(Some(run)) => match self.keep.folder().filter(|output| *output != run) {
                 Some(_) => {
                     return Err(usage(
                         "a resumed run stays in its folder; leave --output out, or let it name a picture",
@@ -103,9 +115,9 @@ impl TrainArgs {
                 }
                 None => run.clone(),
             },
-            Some(None) => match self.folder() {
+            Some(None) => match self.keep.folder() {
                 Some(run) => run.clone(),
-                None => newest_run(&[towers_callbacks::CHECKPOINTS])?,
+                None => newest(&[towers_callbacks::CHECKPOINTS])?,
             },
         };
         let resume = Resume::newest(&run).map_err(|error| match is_locked(&run) {
@@ -128,10 +140,10 @@ impl TrainArgs {
     /// with the command line of its first start. Unreadable checkpoints are an error: a new start would
     /// replace them.
     fn restarted_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
-        if let (Some(_), None) = (self.keep.backup_and_restore, self.folder()) {
+        if let (Some(_), None) = (self.keep.backup_and_restore, self.keep.folder()) {
             return Err(usage("--backup-and-restore needs the run's folder as --output, not a picture"));
         }
-        let Some(run) = self.folder().filter(|_| restarted) else { return Ok(None) };
+        let Some(run) = self.keep.folder().filter(|_| restarted) else { return Ok(None) };
         let newest = Resume::newest_if_any(run).map_err(|error| match error {
             towers_train::Error::Config(towers_config::Error::Run { path, reason }) => {
                 towers_train::Error::run(path, reason.and("; repair them, or move them away to start again"))

@@ -1,14 +1,12 @@
 //! `towers train`.
 
 use crate::args::TrainArgs;
-use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
 use crate::flags::default_dir;
 use crate::interrupt::Interrupts;
 use crate::kept_devices::{Here, kept};
 use crate::live::Views;
-use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::spelling::flag_of;
@@ -16,14 +14,13 @@ use crate::{classes, data, error, print};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use towers_callbacks::TrainState;
-use towers_callbacks::{Outputs, Outside, Progress, Run, Status, from_config, shell_word};
+use towers_callbacks::{Progress, Run, Status, from_config, shell_word};
 use towers_config::{Config, Placement};
 use towers_dataset::Dataset;
 use towers_launch::{INCOMPLETE, INTERRUPTED};
+use towers_runs::RunFolder;
 use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training};
 use towers_trained::ImageSize;
 
@@ -68,29 +65,27 @@ fn run_first(
     if let Some(process) = &mut process {
         start = args.agree(process, start)?;
     }
-    let Start { mut config, mut output, resume } = start;
-    let (output, resume) = (&mut output, resume.as_ref());
-    output.check_unused()?;
-    output.check_folder()?;
+    let Start { mut config, mut folder, resume } = start;
+    let resume = resume.as_ref();
+    folder.check()?;
     let data = load(&mut config, args, resume, true)?;
-    let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
-    let first_step_done = Arc::new(AtomicBool::new(false));
+    let mut status = None;
     let processes = process.as_ref().map_or(1, Process::world);
     let begin = || {
-        prepare_outputs(&config.outputs, resume, &output.run, &mut created)?;
-        lock = output.create(&mut created)?;
-        output.check_unused()?;
-        towers_config::save_config(&config, &output.run)?;
-        towers_config::save_unreadable(&data, &output.run)?;
-        status = Some(Status::begin(&output.run, output.resumed || output.restarted, processes)?);
-        announce(&config, &data, output, resume, args)?;
-        let mut observers = observers(&config, &title(&config, &data), output, args)?;
-        views.observe(&output.run, &mut observers, stop)?;
-        observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
+        folder.prepare(&config.outputs, resume.map(|resume| &resume.config.outputs))?;
+        folder.create()?;
+        let run = folder.path();
+        towers_config::save_config(&config, run)?;
+        towers_config::save_unreadable(&data, run)?;
+        status = Some(Status::begin(run, folder.continues(), processes)?);
+        announce(&config, &data, run, resume, args)?;
+        let mut observers = observers(&config, &title(&config, &data), &folder, args)?;
+        views.observe(run, &mut observers, stop)?;
+        observers.push(folder.first_step());
         // The view restores the terminal when the observers are dropped, before any message.
         Ok::<_, anyhow::Error>(match process {
             Some(mut process) => {
-                process.share_folder(Some(&output.run))?;
+                process.share_folder(Some(run))?;
                 process
                     .train(Training::new(&config, data).resume(resume).stop(stop).spelling(flag_of), || {
                         Ok(take(&mut observers))
@@ -107,14 +102,13 @@ fn run_first(
     let outcome = begin();
     let ending = Ending::of(&outcome);
     if let Some(status) = status {
-        ending.record(status, &output.run);
+        ending.record(status, folder.path());
     }
     views.end(&ending.sentence);
-    // A run that is refused before its first step leaves no files.
-    if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
-        created.remove(lock.take(), &output.lock_path());
+    if outcome.is_err() {
+        folder.take_back();
     }
-    conclude(outcome?.end, output)
+    conclude(outcome?.end, folder.path())
 }
 
 /// How a run ended: for `status.json`, and in a sentence for its page.
@@ -158,8 +152,8 @@ impl Ending {
 }
 
 /// Says how the run ended.
-fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
-    let run = output.run.display();
+fn conclude(end: End, folder: &Path) -> anyhow::Result<ExitCode> {
+    let run = folder.display();
     match end {
         // The run is done and saved even if the message can't be printed.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
@@ -167,7 +161,7 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
-            let run = shell_word(&output.run.to_string_lossy());
+            let run = shell_word(&folder.to_string_lossy());
             note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
@@ -190,71 +184,35 @@ fn run_other(
     args: &TrainArgs,
     stop: &StopFlag,
 ) -> anyhow::Result<ExitCode> {
-    let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;
+    let Start { mut config, mut folder, resume } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), false)?;
     let (alone, world) = (process.is_on_its_own(), process.world());
-    let folder = process.share_folder(None)?;
-    let (title, mut lock, mut status) = (title(&config, &data), None, None);
+    let shared = process.share_folder(None)?;
+    let (title, mut status) = (title(&config, &data), None);
     let mut take_over = || {
-        let folder = folder.clone().unwrap_or_else(|| output.run.clone());
-        output = Output { run: folder, resumed: true, ..Output::default() };
-        lock = Some(output.create(&mut CreatedPaths::default())?);
-        status = Some(Status::begin(&output.run, output.resumed, world)?);
-        observers(&config, &title, &output, args)
+        folder = RunFolder::resumed(shared.as_deref().unwrap_or(folder.path()));
+        folder.create()?;
+        status = Some(Status::begin(folder.path(), true, world)?);
+        observers(&config, &title, &folder, args)
     };
     let observers = || take_over().map_err(|error: anyhow::Error| towers_callbacks::Error::other(error));
     let outcome = process
         .train(Training::new(&config, data).resume(resume.as_ref()).stop(stop).spelling(flag_of), observers);
     let outcome = outcome.map_err(anyhow::Error::from);
+    let took_over = status.is_some();
     if let Some(status) = status {
-        Ending::of(&outcome).record(status, &output.run);
+        Ending::of(&outcome).record(status, folder.path());
     }
-    if outcome.is_err() && lock.is_none() {
+    if outcome.is_err() && !took_over {
         // MPI's launcher may end all processes when this one ends. The first one still records the end.
         std::thread::sleep(LAST_WORDS);
     }
     let outcome = outcome?;
-    if lock.is_some() {
-        return conclude(outcome.end, &output);
+    if took_over {
+        return conclude(outcome.end, folder.path());
     }
     let unfinished = alone && matches!(outcome.end, End::Interrupted);
     Ok(if unfinished { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
-}
-
-/// Prepares the outputs outside of the run's folder; a folder in the place of a file is refused.
-fn prepare_outputs(
-    outputs: &Outputs,
-    resume: Option<&Resume>,
-    run: &Path,
-    created: &mut CreatedPaths,
-) -> anyhow::Result<()> {
-    let all = outputs.outside();
-    if let Some(Outside { key, path, .. }) =
-        all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
-    {
-        let flag = flag_of(key);
-        let kind = if *key == "plot" { "picture" } else { "file" };
-        return Err(usage(format!(
-            "{flag} is {}, but must be a {kind}, not a folder",
-            shown(path).display()
-        )));
-    }
-    let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
-    for outside in all {
-        let was_written = before.iter().any(|before| before.path == outside.path);
-        prepare_outside(&outside, run, created)
-            .map_err(|error| if was_written { with_remedy(error) } else { error })?;
-        if !outside.is_folder {
-            created.add_file(outside.path.to_owned());
-        }
-    }
-    Ok(())
-}
-
-/// Adds a remedy to an error about an output that the run wrote before.
-fn with_remedy(error: anyhow::Error) -> anyhow::Error {
-    let what = "; the run wrote there before: name another path, or drop it with --forget-outputs";
-    anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
 
 /// The data, with training and test samples; for a resumed run, those of the run. Only the first process
@@ -326,11 +284,11 @@ fn images(config: &Config, data: &Dataset) -> String {
 fn announce(
     config: &Config,
     data: &Dataset,
-    output: &Output,
+    run: &Path,
     resume: Option<&Resume>,
     args: &TrainArgs,
 ) -> anyhow::Result<()> {
-    let run = output.run.display();
+    let run = run.display();
     let images = images(config, data);
     let (size, [_, _, channels]) = (ImageSize::of(data.train.shape()), data.train.shape());
     let mut at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
@@ -393,12 +351,12 @@ fn title(config: &Config, data: &Dataset) -> String {
 fn observers(
     config: &Config,
     title: &str,
-    output: &Output,
+    folder: &RunFolder,
     args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
-    let run = Run::new(&output.run, title).resumed(output.resumed || output.restarted);
+    let run = Run::new(folder.path(), title).resumed(folder.continues());
     observers.extend(from_config(&config.outputs, &run).map_err(towers_train::Error::from)?);
     Ok(observers)
 }

@@ -154,6 +154,10 @@ const ARROWS: &[(&str, Allowed)] = &[
     ),
     ("towers-live", Only(&["towers-callbacks", "towers-metrics", "towers-plot", "towers-report"])),
     (
+        "towers-runs",
+        Only(&["towers-callbacks", "towers-config", "towers-files", "towers-options", "towers-trained"]),
+    ),
+    (
         "towers",
         Only(&[
             "towers-augment",
@@ -169,6 +173,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-launch",
             "towers-live",
             "towers-report",
+            "towers-runs",
             "towers-train",
             "towers-trained",
         ]),
