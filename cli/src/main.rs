@@ -18,7 +18,6 @@ mod fetch;
 mod first_step;
 mod flags;
 mod interrupt;
-mod kept_devices;
 mod launch;
 mod live;
 mod model;

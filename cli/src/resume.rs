@@ -2,14 +2,14 @@
 
 use crate::args::{KeepArgs, TrainArgs};
 use crate::error::usage;
-use crate::kept_devices::{Here, kept};
 use crate::spelling::flag_of;
 use anyhow::Context;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use towers_config::{Config, Difference, differences, find_recipe};
+use towers_options::Message;
 use towers_runs::{RunFolder, is_locked, newest};
-use towers_train::{Process, Resume, rendezvous};
+use towers_train::{Process, Resume, kept_devices, rendezvous};
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
@@ -21,6 +21,8 @@ pub struct Start {
     pub config: Config,
     pub folder: RunFolder,
     pub resume: Option<Resume>,
+    /// Why a resumed run continues on other devices.
+    pub changes: Vec<Message>,
 }
 
 impl Start {
@@ -90,17 +92,20 @@ impl TrainArgs {
     }
 
     fn resumed_start(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
-        let config = self.resumed_config(&resume)?;
-        Ok(Start { config, folder: RunFolder::resumed(run), resume: Some(resume) })
+        let (config, changes) = self.resumed_config(&resume)?;
+        Ok(Start { config, folder: RunFolder::resumed(run), resume: Some(resume), changes })
     }
 
     fn new_start(&self, restarted: bool) -> anyhow::Result<Start> {
         let mut resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
         // The outputs of the run that wrote the file.
         resume.iter_mut().for_each(|resume| resume.config.outputs.forget_outside());
-        let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
+        let (config, changes) = match &resume {
+            None => (self.config()?, Vec::new()),
+            Some(resume) => self.resumed_config(resume)?,
+        };
         let folder = self.keep.folder().map_or_else(|| RunFolder::numbered(&config), RunFolder::new);
-        Ok(Start { config, folder: folder.restarted(restarted), resume })
+        Ok(Start { config, folder: folder.restarted(restarted), resume, changes })
     }
 
     /// The run to resume: the one of `--resume` or `--output`, or the newest.
@@ -229,12 +234,16 @@ impl TrainArgs {
 
     /// The configuration of a resumed run: the saved one, with the changes that flags may make. The devices
     /// are those that the run had, as far as they are here, since a run may resume on another machine. Options
-    /// that decide bits stay.
-    pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
+    /// that decide bits stay. Also says why the devices are others, unless flags name them.
+    fn resumed_config(&self, resume: &Resume) -> anyhow::Result<(Config, Vec<Message>)> {
         self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
-        let saved = &resume.config.placement.devices;
-        config.placement.devices = kept(saved, Here::look(saved)?).0;
+        let (devices, mut changes) = kept_devices(&config.placement.devices)?;
+        let is_given = |key: &str| {
+            self.options.has(key) || (key == "devices.gpus" && self.options.has("devices.device"))
+        };
+        changes.retain(|(key, _)| !is_given(key));
+        config.placement.devices = devices;
         let before = config.clone();
         self.apply(&mut config)?;
         config.note_changes(&before);
@@ -247,7 +256,7 @@ impl TrainArgs {
         }
         // The global batch size stays the same on any number of replicas: it is in the state, not in the
         // configuration.
-        Ok(config)
+        Ok((config, changes.into_iter().map(|(_, change)| change).collect()))
     }
 }
 

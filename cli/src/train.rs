@@ -5,7 +5,6 @@ use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
 use crate::flags::default_dir;
 use crate::interrupt::Interrupts;
-use crate::kept_devices::{Here, kept};
 use crate::live::Views;
 use crate::print::note;
 use crate::resume::Start;
@@ -17,11 +16,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 use towers_callbacks::TrainState;
 use towers_callbacks::{Progress, Run, Status, from_config, shell_word};
-use towers_config::{Config, Placement};
+use towers_config::Config;
 use towers_dataset::Dataset;
 use towers_launch::{INCOMPLETE, INTERRUPTED};
+use towers_options::Message;
 use towers_runs::RunFolder;
-use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training};
+use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training, open_devices};
 use towers_trained::ImageSize;
 
 /// How long the first process has to record a failure before the others end.
@@ -32,24 +32,15 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let in_terminal = args.keep.tui && towers_live::tui::is_possible();
     let interrupts = Interrupts::listen(args.keep.signal_action, in_terminal)?;
     let start = args.start(args.owns_output()?)?;
-    let process = Process::join(&start.config.placement.devices)?;
-    let process = process.map(|process| {
-        process.comes_back(towers_launch::is_restarted_on_failure()).telling(|text| note(text))
-    });
-    if process.is_none() {
-        // A missing device is reported before the data are read.
-        let Placement { devices, .. } = &start.config.placement;
-        start
-            .config
-            .check_replicas(towers_train::check_devices(devices, &start.config.training.arithmetic)?)?;
-    }
-    if let Some(process) = &process {
-        towers_launch::ready();
-        interrupts.joined(process);
-    }
-    match process {
-        Some(process) if !process.is_first() => run_other(process, start, &args, &interrupts.stop),
-        process => run_first(process, start, &args, in_terminal, &interrupts.stop),
+    let Some(process) = Process::join(&start.config.placement.devices)? else {
+        return run_first(None, start, &args, in_terminal, &interrupts.stop);
+    };
+    let process = process.comes_back(towers_launch::is_restarted_on_failure()).telling(|text| note(text));
+    towers_launch::ready();
+    interrupts.joined(&process);
+    match process.is_first() {
+        true => run_first(Some(process), start, &args, in_terminal, &interrupts.stop),
+        false => run_other(process, start, &args, &interrupts.stop),
     }
 }
 
@@ -61,45 +52,49 @@ fn run_first(
     in_terminal: bool,
     stop: &StopFlag,
 ) -> anyhow::Result<ExitCode> {
+    let mut devices = Vec::new();
+    if process.is_none() {
+        // A missing device is reported before the data are read.
+        let Config { placement, training, .. } = &start.config;
+        devices = open_devices(&placement.devices, &training.arithmetic)?;
+        start.config.check_replicas(devices.len() / start.config.stages())?;
+    }
     let mut views = Views::bind(&args.keep, in_terminal)?;
     if let Some(process) = &mut process {
         start = args.agree(process, start)?;
     }
-    let Start { mut config, mut folder, resume } = start;
+    let Start { mut config, mut folder, resume, changes } = start;
     let resume = resume.as_ref();
     folder.check()?;
     let data = load(&mut config, args, resume, true)?;
     let mut status = None;
     let processes = process.as_ref().map_or(1, Process::world);
-    let begin = || {
+    let mut begin = || {
         folder.prepare(&config.outputs, resume.map(|resume| &resume.config.outputs))?;
         folder.create()?;
         let run = folder.path();
         towers_config::save_config(&config, run)?;
         towers_config::save_unreadable(&data, run)?;
         status = Some(Status::begin(run, folder.continues(), processes)?);
-        announce(&config, &data, run, resume, args)?;
+        announce(&config, &data, run, resume, &changes, args)?;
         let mut observers = observers(&config, &title(&config, &data), &folder, args)?;
         views.observe(run, &mut observers, stop)?;
         observers.push(folder.first_step());
-        // The view restores the terminal when the observers are dropped, before any message.
-        Ok::<_, anyhow::Error>(match process {
-            Some(mut process) => {
-                process.share_folder(Some(run))?;
-                process
-                    .train(Training::new(&config, data).resume(resume).stop(stop).spelling(flag_of), || {
-                        Ok(take(&mut observers))
-                    })?
-            }
-            None => Training::new(&config, data)
-                .resume(resume)
-                .observers(&mut observers)
-                .stop(stop)
-                .spelling(flag_of)
-                .run()?,
-        })
+        process.iter_mut().try_for_each(|process| process.share_folder(Some(run)).map(drop))?;
+        Ok::<_, anyhow::Error>(observers)
     };
-    let outcome = begin();
+    let outcome = match begin() {
+        Ok(mut observers) => {
+            let training = Training::new(&config, data).resume(resume).stop(stop).spelling(flag_of);
+            // The view restores the terminal when the observers are dropped, before any message.
+            match process {
+                Some(process) => process.train(training, || Ok(take(&mut observers))),
+                None => training.devices(&devices).observers(&mut observers).run(),
+            }
+            .map_err(anyhow::Error::from)
+        }
+        Err(error) => Err(error),
+    };
     let ending = Ending::of(&outcome);
     if let Some(status) = status {
         ending.record(status, folder.path());
@@ -184,7 +179,7 @@ fn run_other(
     args: &TrainArgs,
     stop: &StopFlag,
 ) -> anyhow::Result<ExitCode> {
-    let Start { mut config, mut folder, resume } = args.agree(&mut process, start)?;
+    let Start { mut config, mut folder, resume, .. } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), false)?;
     let (alone, world) = (process.is_on_its_own(), process.world());
     let shared = process.share_folder(None)?;
@@ -286,6 +281,7 @@ fn announce(
     data: &Dataset,
     run: &Path,
     resume: Option<&Resume>,
+    changes: &[Message],
     args: &TrainArgs,
 ) -> anyhow::Result<()> {
     let run = run.display();
@@ -323,13 +319,7 @@ fn announce(
                 config.training.epochs
             ));
         }
-        let saved = &resume.config.placement.devices;
-        let (_, changes) = kept(saved, Here::look(saved)?);
-        let is_given = |key: &str| {
-            args.options.has(key) || (key == "devices.gpus" && args.options.has("devices.device"))
-        };
-        let untold = changes.iter().filter(|(key, _)| !is_given(key));
-        untold.for_each(|(_, line)| note(format_args!("warning: {line}")));
+        changes.iter().for_each(|change| note(format_args!("warning: {}", change.spelled(flag_of))));
         let ignored = args.ignored_recipe_options(config)?;
         ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
     } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {
