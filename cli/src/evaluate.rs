@@ -21,7 +21,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let mut replicas = args.network.open(&run, args.batch_size)?;
     let (mut config, whole) = data_of(&run, &replicas[0], &args.network.data)?;
     args.limit.apply(&mut config)?;
-    let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
+    let (data, all) = data::load_test(&config.training.data, &config.placement.files, whole)?;
     let evaluation = towers_trained::evaluate_on(&mut replicas, &data, |_, _| {})?;
     let classifier = &replicas[0];
     let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };

@@ -2,7 +2,7 @@
 
 use crate::args::KeepArgs;
 use crate::error::usage;
-use crate::interrupt::interrupt_view;
+use crate::interrupt::interrupt;
 use crate::print::note;
 use anyhow::anyhow;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Views {
         }
         if self.in_terminal {
             let (raised, stop) = (stop.clone(), stop.clone());
-            let (stopping, interrupt) = (move || raised.is_raised(), move || interrupt_view(&stop));
+            let (stopping, interrupt) = (move || raised.is_raised(), move || interrupt(&stop, true));
             observers.splice(..1, Tui::observers(run, address, status.clone(), stopping, interrupt)?);
         }
         observers.insert(0, Box::new(status));

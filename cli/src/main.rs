@@ -5,7 +5,6 @@
 
 mod args;
 mod bench;
-mod classes;
 mod completions;
 mod configure;
 mod data;

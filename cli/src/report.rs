@@ -45,6 +45,6 @@ fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<
     let device = args.devices.open()?;
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), &device, args.batch_size)?;
     let (config, whole) = evaluate::data_of(run, &classifier, &args.data)?;
-    let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
+    let (data, all) = data::load_test(&config.training.data, &config.placement.files, whole)?;
     Ok(about.test(&mut classifier, &data, all)?)
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use std::process::ExitCode;
 use towers_config::{Arithmetic, Devices};
 use towers_diagnose::{SelfTest, TestRow};
-use towers_train::{Device, Error, count_gpus, open_devices};
+use towers_train::{count_gpus, open_device, open_devices};
 
 pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     let config = args.devices.config()?;
@@ -25,14 +25,14 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     }
     let (devices, arithmetic) = (&config.placement.devices, &config.training.arithmetic);
     warn_of_unused_gpu(devices);
-    let device = open(devices, arithmetic)?;
+    let device = open_device(devices, arithmetic)?;
     let replicas = of_sums(devices, device.kind());
     let mut test = SelfTest::on(&device)
         .only(only)
         .replicas(|| open_devices(&replicas, arithmetic).map_err(|error| error.message()));
     if !args.devices.has("devices.precision") {
         test = test.precisions(|precision| {
-            open(devices, &Arithmetic { precision, ..*arithmetic }).map_err(|error| error.message())
+            open_device(devices, &Arithmetic { precision, ..*arithmetic }).map_err(|error| error.message())
         });
     }
     print::text(&line(["", "test", "results", "difference", "seconds", ""]))?;
@@ -61,13 +61,6 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
         print::text(&format!("\n{}\n", short(&said, &format!(" ... (the rest is in {output})"))))?;
     }
     bail!("{failed} of {all} tests failed on {device}; please attach {output} to an issue")
-}
-
-/// The first of the devices.
-fn open(devices: &Devices, arithmetic: &Arithmetic) -> towers_train::Result<Device> {
-    let one = Devices { replicas: 1, ..devices.clone() };
-    let first = open_devices(&one, arithmetic)?.into_iter().next();
-    first.ok_or_else(|| Error::Device("there is no device".into()))
 }
 
 /// The replicas that add up: one on each GPU, or two on the only device.

@@ -3,26 +3,24 @@
 use crate::args::TrainArgs;
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
-use crate::flags::default_dir;
 use crate::interrupt::Interrupts;
 use crate::live::Views;
 use crate::print::note;
 use crate::resume::Start;
 use crate::spelling::flag_of;
-use crate::{classes, data, error, print};
+use crate::{data, error, print};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use towers_callbacks::TrainState;
 use towers_callbacks::{Progress, Run, Status, from_config, shell_word};
-use towers_config::Config;
+use towers_config::{Config, default_data_dir, describe_data};
 use towers_dataset::Dataset;
 use towers_launch::{INCOMPLETE, INTERRUPTED};
 use towers_options::Message;
 use towers_runs::RunFolder;
 use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training, open_devices};
-use towers_trained::ImageSize;
 
 /// How long the first process has to record a failure before the others end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -241,7 +239,7 @@ fn load(
         Ok(data) => data,
         Err(error @ towers_config::Error::Fetch(_))
             if trial
-                && config.placement.files.data_dir == Some(default_dir())
+                && config.placement.files.data_dir == Some(default_data_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
             warn(&format!("warning: {error}"));
@@ -259,22 +257,6 @@ fn load(
     Ok(data)
 }
 
-/// The number of images and, for a folder, the source of the validation images.
-fn images(config: &Config, data: &Dataset) -> String {
-    let (train, test) = (data.train.len(), data.test.len());
-    match (&data.validation_from, config.training.augmentation.validation_split) {
-        (None, _) => {
-            let validation = data.validation.as_ref().map(|split| format!(" {} validation,", split.len()));
-            format!("{train} training,{} {test} test images", validation.unwrap_or_default())
-        }
-        (Some(from), 0.0) => {
-            let validation = data.validation.as_ref().map_or(test, |split| split.len());
-            format!("{train} training images, {validation} validation images {from}")
-        }
-        (Some(_), share) => format!("{train} training images, a share of {share} of them for validation"),
-    }
-}
-
 /// Says what begins, and how.
 fn announce(
     config: &Config,
@@ -285,17 +267,9 @@ fn announce(
     args: &TrainArgs,
 ) -> anyhow::Result<()> {
     let run = run.display();
-    let images = images(config, data);
-    let (size, [_, _, channels]) = (ImageSize::of(data.train.shape()), data.train.shape());
-    let mut at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
-    if channels == 1 {
-        at += " in grey";
-    }
-    note(format_args!(
-        "{}: {} on {}{at} ({images}), into {run}",
-        config.recipe, config.training.model, data.name
-    ));
-    classes::lines(config, data).into_iter().for_each(note);
+    let mut lines = describe_data(config, data);
+    lines[0] = format!("{}: {} on {}, into {run}", config.recipe, config.training.model, lines[0]);
+    lines.into_iter().for_each(note);
     warn_of_unused_gpu(&config.placement.devices);
     if let Some(resume) = resume {
         for skipped in &resume.skipped {

@@ -34,7 +34,7 @@ mod run;
 
 #[doc(hidden)]
 pub use data::fingerprint;
-pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
+pub use devices::{check_devices, count_gpus, describe_devices, open_device, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use kept_devices::kept_devices;
 pub use mpi::end_failed_job;
