@@ -30,7 +30,6 @@ pub struct SingleArgs {
     /// The GPU: 1 for the first, or an id with a comma (2,); implies --device cuda
     #[arg(short, long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
-    /// The arithmetic.
     #[command(flatten)]
     pub compute: Flags<Compute>,
 }

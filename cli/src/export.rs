@@ -17,10 +17,8 @@ pub struct ExportArgs {
     /// The file to write: .onnx, .py for PyTorch (its weights beside it as .safetensors), or .safetensors for towers
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Weights of other programs.
     #[command(flatten)]
     pub weights: WeightsArgs,
-    /// Data.
     #[command(flatten)]
     pub data: Flags<Source>,
 }

@@ -36,13 +36,10 @@ pub struct ClassifierArgs {
     /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
     #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
     pub tta: TestTime,
-    /// Weights of other programs.
     #[command(flatten)]
     pub weights: WeightsArgs,
-    /// Data.
     #[command(flatten)]
     pub data: Flags<Source>,
-    /// Devices.
     #[command(flatten)]
     pub devices: Flags<(Compute, Count)>,
 }

@@ -39,39 +39,3 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<ExitCode> {
 pub fn lines(lines: Vec<String>) -> anyhow::Result<ExitCode> {
     text(&(lines.join("\n") + "\n"))
 }
-
-/// "1 thread", "2 threads".
-pub fn threads(count: usize) -> String {
-    format!("{count} thread{}", if count == 1 { "" } else { "s" })
-}
-
-/// Rows of cells, each column as wide as its widest cell. The first columns are `words`; the others are numbers.
-pub fn aligned<const N: usize>(rows: &[[String; N]], words: usize) -> String {
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(widths).enumerate();
-        let line: Vec<String> = cells
-            .map(|(column, (cell, width))| match column < words {
-                true => format!("{cell:width$}"),
-                false => format!("{cell:>width$}"),
-            })
-            .collect();
-        text += line.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::aligned;
-
-    #[test]
-    fn words_begin_and_numbers_end_at_one_place() {
-        let row = |cells: [&str; 5]| cells.map(str::to_owned);
-        let rows = [row(["a", "Conv2D", "", "", "1"]), row(["longest", "Flatten", "", "", "10"])];
-        assert_eq!(aligned(&rows, 4), "a        Conv2D        1\nlongest  Flatten      10\n");
-    }
-}

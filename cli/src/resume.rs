@@ -181,7 +181,7 @@ impl TrainArgs {
                 wanted.set(key, &saved.get(key))?;
             }
         }
-        self.apply(&mut wanted)?;
+        self.apply(&mut wanted, false)?;
         // The curve of the run so far, with its number of epochs.
         let kept = saved.training.schedule.clone().over(saved.training.epochs);
         let fixed = |differs: &Difference| match differs.key.as_str() {
@@ -192,7 +192,7 @@ impl TrainArgs {
         let Some(differs) = differences(saved, &wanted).into_iter().find(fixed) else { return Ok(()) };
         let by_flags = {
             let mut flagged = saved.clone();
-            self.apply(&mut flagged)?;
+            self.apply(&mut flagged, false)?;
             differences(saved, &flagged).iter().any(|other| other.key == differs.key)
         };
         Err(match &self.recipe {
@@ -245,7 +245,7 @@ impl TrainArgs {
         changes.retain(|(key, _)| !is_given(key));
         config.placement.devices = devices;
         let before = config.clone();
-        self.apply(&mut config)?;
+        self.apply(&mut config, false)?;
         config.note_changes(&before);
         let done = resume.state.epochs_done;
         if self.options.has("epochs") && config.training.epochs < done {

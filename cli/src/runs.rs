@@ -5,6 +5,7 @@ use crate::print;
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
+use towers_callbacks::{aligned, printable};
 use towers_runs::{RUNS, RunSummary, list, shown};
 
 /// The longest values and cells of the table, in characters; `--json` has all of them.
@@ -40,9 +41,9 @@ pub fn run(args: RunsArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // Names from outside must not break a line.
-    let escaped = |run| cells(run).map(|cell| towers_callbacks::printable(&cell).replace('\n', " "));
+    let escaped = |run| cells(run).map(|cell| printable(&cell).replace('\n', " "));
     let rows: Vec<_> = [HEAD.map(str::to_owned)].into_iter().chain(runs.iter().map(escaped)).collect();
-    print::text(&print::aligned(&rows, HEAD.len()))
+    print::text(&aligned(&rows, HEAD.len()))
 }
 
 /// The columns of a run.
