@@ -67,25 +67,13 @@ fn throughput(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     let (mut config, mut options) = args.step.read(args.mode, args.seconds)?;
     (options.repeats, config.placement.devices.collective_timeout) = (args.repeats, TIMEOUT);
     let process = Process::join(&config.placement.devices)?;
-    if process.is_some()
-        || towers_train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1
-    {
-        return bench_replicas(process, &config, &options, args.step.json);
-    }
-    show(args.step.json, &towers_bench::bench(&config, &options)?)
-}
-
-/// Several replicas that train together: threads of this process, or of several processes.
-fn bench_replicas(
-    process: Option<Process>,
-    config: &Config,
-    options: &BenchOptions,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
     let first = process.as_ref().is_none_or(Process::is_first);
-    let result = match process {
-        Some(process) => towers_bench::bench_process(process, config, options)?,
-        None => towers_bench::bench_replicas(config, options)?,
+    let replicas = match process {
+        Some(process) => towers_bench::bench_process(process, &config, &options)?,
+        None if towers_train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1 => {
+            towers_bench::bench_replicas(&config, &options)?
+        }
+        None => return show(args.step.json, &towers_bench::bench(&config, &options)?),
     };
-    if first { show(json, &result) } else { Ok(ExitCode::SUCCESS) }
+    if first { show(args.step.json, &replicas) } else { Ok(ExitCode::SUCCESS) }
 }

@@ -1,7 +1,7 @@
 //! `towers runs`: a table of runs.
 
 use crate::args::RunsArgs;
-use crate::print;
+use crate::print::{self, cut};
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ pub fn run(args: RunsArgs) -> anyhow::Result<ExitCode> {
 /// The columns of a run.
 fn cells(of: &RunSummary) -> [String; 9] {
     let none = || "-".to_owned();
-    let cut = |text: &Option<String>| text.as_deref().map_or_else(none, |text| shortened(text, LONGEST));
+    let short = |text: &Option<String>| text.as_deref().map_or_else(none, |text| cut(text, LONGEST, "..."));
     let epochs = of.of.map_or_else(|| of.epochs.to_string(), |all| format!("{}/{all}", of.epochs));
     let best = of.best_val_acc.zip(of.best_epoch);
     let best = best.map_or_else(none, |(acc, epoch)| format!("{acc:.4} ({epoch})"));
@@ -57,17 +57,17 @@ fn cells(of: &RunSummary) -> [String; 9] {
     let when = of.started.as_deref().and_then(|started| started.get(..16));
     let when = when.map_or_else(none, |when| when.replacen('T', " ", 1));
     let end = match (&of.error, &of.reason) {
-        (Some(error), _) => shortened(&format!("unreadable: {error}"), LONGEST_CELL),
-        (None, Some(reason)) => format!("{}: {}", cut(&of.end), shortened(reason, LONGEST)),
-        (None, None) => cut(&of.end),
+        (Some(error), _) => cut(&format!("unreadable: {error}"), LONGEST_CELL, "..."),
+        (None, Some(reason)) => format!("{}: {}", short(&of.end), cut(reason, LONGEST, "...")),
+        (None, None) => short(&of.end),
     };
     let shown = of.changed.iter().filter(|(key, _)| !HIDDEN.contains(&key.as_str()));
     let changed: Vec<String> =
-        shown.map(|(key, value)| format!("{key}={}", shortened(&plain(value), LONGEST))).collect();
-    let changed = shortened(&changed.join(" "), LONGEST_CELL);
+        shown.map(|(key, value)| format!("{key}={}", cut(&plain(value), LONGEST, "..."))).collect();
+    let changed = cut(&changed.join(" "), LONGEST_CELL, "...");
     let seconds = if of.epochs == 0 { none() } else { format!("{:.0}", of.seconds) };
     let processes = of.processes.map_or_else(none, |number| number.to_string());
-    [of.run.clone(), cut(&of.recipe), epochs, best, seconds, processes, when, end, changed]
+    [of.run.clone(), short(&of.recipe), epochs, best, seconds, processes, when, end, changed]
 }
 
 /// A value as a recipe or a flag has it.
@@ -81,13 +81,6 @@ fn plain(value: &Value) -> String {
         Value::Array(values) if values.iter().any(Value::is_object) => format!("{} tables", values.len()),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
         other => other.to_string().replace('"', ""),
-    }
-}
-
-fn shortened(text: &str, longest: usize) -> String {
-    match text.char_indices().nth(longest) {
-        Some((at, _)) => format!("{}...", &text[..at]),
-        None => text.to_owned(),
     }
 }
 

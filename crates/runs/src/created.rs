@@ -1,6 +1,8 @@
+use crate::{Error, Result};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use towers_options::Message;
 
 /// The files and folders that a run creates before its first step, to be removed if the run is refused.
 #[derive(Debug, Default)]
@@ -12,20 +14,24 @@ pub(crate) struct Created {
 
 impl Created {
     /// Creates a folder and its parents.
-    pub(crate) fn folder(&mut self, folder: &Path) -> io::Result<()> {
-        let folder = std::path::absolute(folder)?;
-        let above = folder.ancestors().filter(|folder| !folder.as_os_str().is_empty());
+    pub(crate) fn folder(&mut self, folder: &Path) -> Result<()> {
+        let absolute = std::path::absolute(folder).map_err(cannot_make(folder))?;
+        let above = absolute.ancestors().filter(|folder| !folder.as_os_str().is_empty());
         let missing: Vec<_> = above.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
-        fs::create_dir_all(&folder)?;
+        fs::create_dir_all(&absolute).map_err(cannot_make(folder))?;
         self.folders.extend(missing.into_iter().rev());
         Ok(())
     }
 
-    /// Creates a folder; an existing one is an error.
-    pub(crate) fn new_folder(&mut self, folder: &Path) -> io::Result<()> {
-        fs::create_dir(folder)?;
-        self.folders.push(std::path::absolute(folder)?);
-        Ok(())
+    /// Creates a folder; false if there is one.
+    pub(crate) fn new_folder(&mut self, folder: &Path) -> Result<bool> {
+        match fs::create_dir(folder).and_then(|()| std::path::absolute(folder)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            made => made.map_err(cannot_make(folder)).map(|made| {
+                self.folders.push(made);
+                true
+            }),
+        }
     }
 
     /// Registers a file that is about to be written.
@@ -52,6 +58,38 @@ impl Created {
     }
 }
 
+/// The file at the path of the folder, or at one of its parents. A link that leads nowhere is one too.
+pub(crate) fn in_the_way(folder: &Path) -> Option<&Path> {
+    let is_there = |place: &&Path| place.symlink_metadata().is_ok();
+    folder.ancestors().find(is_there).filter(|place| !place.is_dir())
+}
+
+/// A path relative to the current folder, as it probably was given: a configuration has absolute paths for files
+/// outside of a run's folder.
+pub fn shown(path: &Path) -> PathBuf {
+    std::env::current_dir().map_or_else(|_| path.to_owned(), |here| shown_from(&here, path))
+}
+
+fn shown_from(here: &Path, path: &Path) -> PathBuf {
+    match path.strip_prefix(here).unwrap_or(path) {
+        below if below.as_os_str().is_empty() => PathBuf::from("."),
+        below => below.to_owned(),
+    }
+}
+
+/// The error for a folder that can't be made. The system's reason is left out where a file is in the way.
+fn cannot_make(folder: &Path) -> impl FnOnce(io::Error) -> Error {
+    let what = format!("can't make the folder {}", shown(folder).display());
+    let why = in_the_way(folder).map(|place| match fs::read_link(place) {
+        Ok(target) if !place.exists() => {
+            format!("; {} is a link to {}, which is not there", shown(place).display(), target.display())
+        }
+        _ if place == folder => ", since it is a file".to_owned(),
+        _ => "; there is a file in the way".to_owned(),
+    });
+    move |error| Error::Failed(Message::from(what + &why.unwrap_or_else(|| format!(": {error}"))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,7 +105,7 @@ mod tests {
         created.folder(&at("runs/a/b")).unwrap();
         created.folder(&at("mine")).unwrap();
         created.folder(&at("logs")).unwrap();
-        assert!(created.new_folder(&at("mine")).is_err());
+        assert!(!created.new_folder(&at("mine")).unwrap());
         for file in ["runs/a/b/config.json", "mine/config.json", "mine/history.csv", "logs/event"] {
             created.add_file(at(file));
             fs::write(at(file), "now").unwrap();
@@ -80,5 +118,15 @@ mod tests {
         assert!(at("runs").is_dir() && !at("runs/a").exists());
         assert!(at("mine/config.json").exists() && !at("mine/history.csv").exists());
         assert!(at("logs/notes").exists() && !at("logs/event").exists());
+    }
+
+    #[test]
+    fn paths_are_shown_from_here() {
+        let shown = |path: &str| shown_from(Path::new("/here/a"), Path::new(path));
+        for (path, expected) in
+            [("/here/a/logs", "logs"), ("/here/a", "."), ("/there/b", "/there/b"), ("logs", "logs")]
+        {
+            assert_eq!(shown(path), Path::new(expected));
+        }
     }
 }

@@ -1,14 +1,12 @@
 //! The folder of a run that begins or continues.
 
 use crate::created::Created;
-use crate::outside::{self, cannot_make};
 use crate::{Error, Result};
 use std::fs::{self, File, TryLockError};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use towers_callbacks::{CHECKPOINTS, Observer, Outputs, Status, StepInfo, shell_word};
+use towers_callbacks::{CHECKPOINTS, Observer, Status, StepInfo, shell_word};
 use towers_config::{Config, UNREADABLE};
 use towers_options::message;
 use towers_trained::MODEL_FILE;
@@ -42,12 +40,12 @@ const OTHER_PICTURES: [&str; 8] = ["eps", "gif", "jpeg", "jpg", "pdf", "ps", "ti
 /// overwrite each other.
 #[derive(Debug, Default)]
 pub struct RunFolder {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Whether the folder's name is generated, so that any number will do.
     numbered: bool,
     resumed: bool,
     restarted: bool,
-    created: Created,
+    pub(crate) created: Created,
     lock: Option<File>,
     begun: Arc<AtomicBool>,
 }
@@ -148,15 +146,6 @@ impl RunFolder {
         Err(Error::Refused(held.and(resume).and(message!("choose another ", ["output"]))))
     }
 
-    /// Checks the files and folders outside of the folder that a run will write, and makes folders for them. `before`
-    /// are the outputs of a run that is resumed.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for a file in a folder that does not exist; [`Error::Failed`] for a folder that can't be made.
-    pub fn prepare(&mut self, outputs: &Outputs, before: Option<&Outputs>) -> Result<()> {
-        outside::prepare(outputs, before, &self.path, &mut self.created)
-    }
-
     /// Creates and locks the folder, and checks again that it is unused: another run may have been faster. A
     /// generated name gets the first unused number.
     ///
@@ -166,7 +155,7 @@ impl RunFolder {
         if self.numbered {
             self.path = self.first_unused()?;
         } else {
-            self.created.folder(&self.path).map_err(cannot_make(&self.path))?;
+            self.created.folder(&self.path)?;
         }
         // What there is belongs to another run.
         self.lock = lock(&self.path).inspect_err(|_| self.created = Created::default())?;
@@ -176,14 +165,13 @@ impl RunFolder {
 
     /// Creates `RECIPE-N` with the first unused N.
     fn first_unused(&mut self) -> Result<PathBuf> {
-        self.created.folder(Path::new(RUNS)).map_err(cannot_make(Path::new(RUNS)))?;
+        self.created.folder(Path::new(RUNS))?;
         let name = self.path.to_string_lossy();
         let stem = name.strip_suffix('1').unwrap_or(&name);
         for number in 1_u64.. {
             let run = PathBuf::from(format!("{stem}{number}"));
-            match self.created.new_folder(&run) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                new => return new.map_err(cannot_make(&run)).map(|()| run),
+            if self.created.new_folder(&run)? {
+                return Ok(run);
             }
         }
         Err(Error::Failed(message!("there is no number left in {RUNS}/")))

@@ -10,9 +10,10 @@ mod folder;
 mod outside;
 mod summary;
 
+pub use created::shown;
 pub use error::{Error, Result};
 pub use folder::{HISTORY_FILE, RUNS, RunFolder, is_locked, name_of, newest};
-pub use outside::{folder_must_exist, shown};
+pub use outside::folder_must_exist;
 pub use summary::{RunSummary, SortKey, list};
 
 /// Compiles the example of the README.
