@@ -11,11 +11,6 @@ use towers_options::Message;
 use towers_runs::{RunFolder, is_locked, newest};
 use towers_train::{Process, Resume, kept_devices, rendezvous};
 
-/// Whether a launcher or the cluster has started this job before.
-fn is_restarted() -> anyhow::Result<bool> {
-    Ok(rendezvous::is_restarted(rendezvous::variable).map_err(towers_train::Error::from)?)
-}
-
 /// The start of a run: from the beginning, or from a checkpoint.
 pub struct Start {
     pub config: Config,
@@ -135,10 +130,10 @@ impl TrainArgs {
         Ok(Some((run, resume)))
     }
 
-    /// Whether the contents of `--output` belong to this run: a launcher has started it before, or
+    /// Whether the contents of `--output` belong to this run: a launcher or the cluster has started it before, or
     /// `--backup-and-restore` is given.
-    pub fn owns_output(&self) -> anyhow::Result<bool> {
-        Ok(self.keep.backup_and_restore.is_some() || is_restarted()?)
+    pub fn owns_output(&self) -> towers_train::Result<bool> {
+        Ok(self.keep.backup_and_restore.is_some() || rendezvous::is_restarted(rendezvous::variable)?)
     }
 
     /// The run to resume after a failure: the one in `--output`, if it has a checkpoint. So a job can restart
