@@ -167,7 +167,6 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-dataset",
             "towers-diagnose",
             "towers-files",
-            "towers-optim",
             "towers-options",
             "towers-pictures",
             "towers-launch",
