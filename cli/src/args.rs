@@ -7,15 +7,15 @@ use crate::interrupt::SignalAction;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use towers_bench::BenchMode;
+use towers_runs::SortKey;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
 #[derive(Debug, Parser)]
 #[command(name = "towers", version, about)]
 pub struct Args {
-    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -71,7 +71,6 @@ pub struct TrainArgs {
     /// A two-minute trial: the recipe `quick`, unless --recipe names another, with synthetic images if CIFAR is not available
     #[arg(long)]
     pub quick: bool,
-    /// The options of a run.
     #[command(flatten)]
     pub options: Flags<All>,
     /// The momentum of SGD
@@ -92,7 +91,6 @@ pub struct TrainArgs {
     /// With --resume, stop writing the run's CSV files, TensorBoard files and picture; flags may name new ones
     #[arg(long, help_heading = "Callbacks")]
     pub forget_outputs: bool,
-    /// The outputs.
     #[command(flatten)]
     pub keep: KeepArgs,
 }
@@ -141,10 +139,8 @@ pub struct EvaluateArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// The network.
     #[command(flatten)]
     pub network: ClassifierArgs,
-    /// The number of test images.
     #[command(flatten)]
     pub limit: Flags<Limit>,
 }
@@ -167,7 +163,6 @@ pub struct PredictArgs {
     /// A table of comma-separated values instead of text: image, class, probability, class_2, probability_2, ...
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// The network.
     #[command(flatten)]
     pub network: ClassifierArgs,
 }
@@ -184,10 +179,8 @@ pub struct ReportArgs {
     /// Test images per batch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 256)]
     pub batch_size: usize,
-    /// Data.
     #[command(flatten)]
     pub data: Flags<TestData>,
-    /// Devices.
     #[command(flatten)]
     pub devices: SingleArgs,
 }
@@ -195,7 +188,6 @@ pub struct ReportArgs {
 /// `towers fetch`.
 #[derive(Debug, clap::Args)]
 pub struct FetchArgs {
-    /// Data.
     #[command(flatten)]
     pub data: Flags<Origin>,
 }
@@ -230,7 +222,6 @@ pub struct PreviewArgs {
     /// Leave out the random steps of the recipe's augmentation
     #[arg(long, help_heading = "Augmentation")]
     pub no_augmentation: bool,
-    /// Augmentation and data.
     #[command(flatten)]
     pub options: Flags<Pictures>,
 }
@@ -250,34 +241,16 @@ pub struct RunsArgs {
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
     /// Sort by when (the newest last), run, recipe, epochs, best (the highest first) or end
-    #[arg(long, value_name = "KEY", value_enum, hide_possible_values = true, default_value_t = SortKey::When)]
+    #[arg(long, value_name = "KEY", value_parser = one_of::<SortKey>(&SortKey::NAMES), hide_possible_values = true, default_value = "when")]
     pub sort: SortKey,
     /// One JSON object per line and run, instead of the table
     #[arg(long)]
     pub json: bool,
 }
 
-/// `--sort` of `towers runs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SortKey {
-    /// The time of the start
-    When,
-    /// The folder
-    Run,
-    /// The recipe
-    Recipe,
-    /// Epochs done
-    Epochs,
-    /// The best validation accuracy
-    Best,
-    /// How it ended
-    End,
-}
-
 /// `towers program`.
 #[derive(Debug, clap::Args)]
 pub struct ProgramArgs {
-    /// The network.
     #[command(flatten)]
     pub network: NetworkArgs,
     /// train (forward and backward) or infer (forward)
@@ -295,7 +268,6 @@ pub struct ProgramArgs {
     /// Instead, run some training steps and write the time of each op of each replica, as trace events for Perfetto or Chrome
     #[arg(long, value_name = "JSON", conflicts_with_all = ["pipeline_stages", "sync_batch_norm"])]
     pub timeline: Option<PathBuf>,
-    /// Devices.
     #[command(flatten)]
     pub devices: Flags<Several>,
 }
@@ -304,10 +276,8 @@ pub struct ProgramArgs {
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchArgs {
-    /// Another measurement.
     #[command(subcommand)]
     pub other: Option<OtherBench>,
-    /// The throughput.
     #[command(flatten)]
     pub throughput: ThroughputArgs,
 }
@@ -335,7 +305,6 @@ pub struct ThroughputArgs {
     /// The number of repeats; the result is their median
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 3)]
     pub repeats: usize,
-    /// The step.
     #[command(flatten)]
     pub step: StepArgs,
 }
@@ -349,7 +318,6 @@ pub struct ProfileArgs {
     /// The minimum duration, in seconds
     #[arg(long, value_name = "S", allow_hyphen_values = true, default_value_t = 10.0)]
     pub seconds: f64,
-    /// The step.
     #[command(flatten)]
     pub step: StepArgs,
 }
@@ -357,7 +325,6 @@ pub struct ProfileArgs {
 /// `towers bench first-step`, and what other measurements of steps have too.
 #[derive(Debug, clap::Args)]
 pub struct StepArgs {
-    /// The network.
     #[command(flatten)]
     pub network: NetworkArgs,
     /// Samples per batch and replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
@@ -366,7 +333,6 @@ pub struct StepArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Devices.
     #[command(flatten)]
     pub devices: Flags<Several>,
 }
@@ -377,7 +343,6 @@ pub struct RooflineArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Devices.
     #[command(flatten)]
     pub devices: Flags<Several>,
 }
@@ -391,7 +356,6 @@ pub struct SelfTestArgs {
     /// Run these tests alone, named as in the table: pooling,resnet18
     #[arg(long, value_name = "TEST,...", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Devices.
     #[command(flatten)]
     pub devices: Flags<Several>,
 }

@@ -2,7 +2,6 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use crate::output::is_picture;
 use crate::print::note;
 use crate::spelling::flag_of;
 use std::path::Path;
@@ -10,22 +9,13 @@ use towers_augment::ImageDataGenerator;
 use towers_config::Compiled;
 use towers_config::{Architecture, Config, Training, default_recipe, find_recipe};
 
-/// The result of applying flags, besides the options.
-#[derive(Default)]
-struct Applied {
-    /// Sentences for the user.
-    notes: Vec<String>,
-    /// Whether the optimizer is that of a compiled model.
-    compiled: bool,
-}
-
 impl TrainArgs {
     /// The configuration of a new run.
     pub fn config(&self) -> anyhow::Result<Config> {
         let (name, why) = self.recipe_name();
         let recipe = find_recipe(name)?;
         let mut config = recipe.clone();
-        let Applied { notes, compiled } = self.apply_to(&mut config, why.is_some())?;
+        let (notes, compiled) = self.apply(&mut config, why.is_some())?;
         if let Some(why) = why {
             note(chosen(&config, why, compiled));
         }
@@ -53,13 +43,9 @@ impl TrainArgs {
         })
     }
 
-    /// Overrides the options whose flags are given. Returns notes for the user.
-    pub fn apply(&self, config: &mut Config) -> anyhow::Result<Vec<String>> {
-        Ok(self.apply_to(config, false)?.notes)
-    }
-
-    /// As [`apply`](Self::apply); if `compiled`, a network from a file brings its optimizer.
-    fn apply_to(&self, config: &mut Config, compiled: bool) -> anyhow::Result<Applied> {
+    /// Overrides the options whose flags are given. If `compiled`, a network from a file brings its optimizer. Returns
+    /// sentences for the user, and whether the optimizer is that of a compiled model.
+    pub fn apply(&self, config: &mut Config, compiled: bool) -> anyhow::Result<(Vec<String>, bool)> {
         if self.forget_outputs {
             config.outputs.forget_outside();
         }
@@ -67,16 +53,16 @@ impl TrainArgs {
             config.training.augmentation = without_random_steps(&config.training.augmentation);
         }
         self.options.apply(config)?;
-        let mut applied = Applied::default();
+        let (mut notes, mut is_compiled) = (Vec::new(), false);
         let named = self.options.has("preprocessing").then_some(config.training.preprocessing);
         if let Some(model) = self.model(config) {
             config.training.model = model;
             config.training.layer = Architecture::default();
             let file = config.read_layers(Path::new(""), !self.options.has("data.image_size"))?;
-            applied.notes = file.notes.iter().map(|note| note.spelled(flag_of)).collect();
+            notes = file.notes.iter().map(|note| note.spelled(flag_of)).collect();
             if let Some(of_model) = file.compiled.filter(|_| compiled && !self.options.has("optimizer")) {
-                applied.compiled = of_model.is_ok();
-                applied.notes.push(self.take_compiled(config, of_model));
+                is_compiled = of_model.is_ok();
+                notes.push(self.take_compiled(config, of_model));
             }
         }
         // Before what a network says of its pixels.
@@ -92,12 +78,12 @@ impl TrainArgs {
         if let Some(steps) = self.keep.backup_and_restore.flatten() {
             config.outputs.checkpoints.every_steps = steps;
         }
-        if let Some(picture) = self.keep.output.as_ref().filter(|output| is_picture(output)) {
-            config.outputs.plot = Some(picture.clone());
+        if let Some(picture) = self.keep.picture() {
+            config.outputs.plot = Some(picture.to_owned());
         }
         config.outputs.make_absolute().map_err(towers_train::Error::from)?;
         config.check()?;
-        Ok(applied)
+        Ok((notes, is_compiled))
     }
 
     /// Takes over the optimizer of a model that Keras has compiled, under the flags. Returns a sentence about it.
@@ -289,7 +275,7 @@ mod tests {
             let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
             let mut resumed = saved.clone();
             args.check_resumed(saved, false)?;
-            args.apply(&mut resumed).map(|_| resumed.training.sync_batch_norm)
+            args.apply(&mut resumed, false).map(|_| resumed.training.sync_batch_norm)
         };
         assert!(resumed(&[], &synchronized).unwrap() && !resumed(&[], &plain).unwrap());
         assert!(resumed(&["--sync-batch-norm"], &synchronized).unwrap());
@@ -332,7 +318,7 @@ mod tests {
         let line = ["towers", "train", "--pipeline-stages", "1"];
         let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
         let mut resumed = saved.clone();
-        args.apply(&mut resumed).unwrap();
+        args.apply(&mut resumed, false).unwrap();
         assert_eq!((resumed.stages(), resumed.shards(1)), (1, 6));
         assert!(args.check_resumed(&saved, false).is_ok());
         assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);

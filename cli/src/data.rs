@@ -3,7 +3,6 @@
 use crate::print::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
-use std::path::Path;
 use std::time::{Duration, Instant};
 use towers_config::{DataFiles, DataSet, ImageSize, Progress};
 use towers_dataset::Dataset;
@@ -30,24 +29,14 @@ pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> towers_confi
     data.map_err(|error| progress_view.without_repeats(error))
 }
 
-/// Loads test images only; training images are not decoded. With `whole`, class folders without splits are
-/// test images, all of them. Also returns the number of test images of the data set, if it is known: with a
-/// limit, not all pictures of a folder are decoded.
+/// Loads test images only, as [`towers_config::load_test_data`].
 pub fn load_test(
     set: &DataSet,
-    mut files: DataFiles,
+    files: &DataFiles,
     whole: bool,
 ) -> towers_config::Result<(Dataset, Option<usize>)> {
-    let is_folder = Path::new(&set.dataset).is_dir();
-    let limit = if is_folder { None } else { files.limit_test.take() };
     let mut progress_view = LoadProgress::new(true);
-    let mut data =
-        towers_config::load_test_data(set, &files, whole, |progress| progress_view.report(&progress))?;
-    let all = data.test.len();
-    if let Some(limit) = limit.filter(|&limit| limit < all) {
-        data.test = data.test.take(limit);
-    }
-    Ok((data, files.limit_test.is_none().then_some(all)))
+    towers_config::load_test_data(set, files, whole, |progress| progress_view.report(&progress))
 }
 
 /// The progress of a download, or of decoding a folder, on stderr: a bar on a terminal, lines otherwise.

@@ -4,7 +4,6 @@ use crate::error::usage;
 use crate::flags::{Compute, Flags};
 use crate::print::note;
 use crate::spelling::flag_of;
-use anyhow::Context as _;
 
 /// Warns of a GPU that is there and not used where the choice is automatic.
 pub fn warn_of_unused_gpu(devices: &towers_config::Devices) {
@@ -31,7 +30,6 @@ pub struct SingleArgs {
     /// The GPU: 1 for the first, or an id with a comma (2,); implies --device cuda
     #[arg(short, long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
-    /// The arithmetic.
     #[command(flatten)]
     pub compute: Flags<Compute>,
 }
@@ -41,7 +39,6 @@ impl SingleArgs {
     pub fn open(&self) -> anyhow::Result<towers_train::Device> {
         let mut config = self.compute.config()?;
         let devices = &mut config.placement.devices;
-        devices.replicas = 1;
         if let Some(Gpus(gpus)) = &self.gpus {
             if let [_, second, ..] = gpus[..] {
                 let count = gpus.len();
@@ -55,7 +52,6 @@ impl SingleArgs {
             (devices.device, devices.gpus) = (towers_config::DeviceKind::Cuda, Some(gpus.clone()));
         }
         warn_of_unused_gpu(devices);
-        let devices = towers_train::open_devices(devices, &config.training.arithmetic)?;
-        devices.into_iter().next().context("there is no device")
+        Ok(towers_train::open_device(devices, &config.training.arithmetic)?)
     }
 }

@@ -79,6 +79,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     let bad_usage = error.is::<Usage>()
         || matches!(error.downcast_ref(), Some(towers_train::Error::OtherData(_)))
         || matches!(error.downcast_ref(), Some(towers_trained::Error::Option(_)))
+        || matches!(error.downcast_ref(), Some(towers_runs::Error::Refused(_)))
         || of_augmentation(error).is_some_and(|error| !is_of_the_machine(error))
         || of_config(error).is_some_and(|error| {
             use towers_config::Error::{Cut, Moved, Optimizer, Option, Recipe};
@@ -112,21 +113,25 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&towers_augment::Error> {
 
 /// The error and its causes, with flags for options. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
-    let message = match (error.downcast_ref::<towers_train::Error>(), of_config(error), error.downcast_ref())
-    {
-        (Some(error), ..) => Some(error.message()),
-        (_, Some(error), _) => Some(error.message()),
-        (.., error) => error.map(towers_trained::Error::message),
-    };
-    let mut plain = error.to_string();
-    let mut text = message.map_or_else(|| plain.clone(), |message| message.spelled(flag_of));
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !plain.contains(&cause) {
-            plain = format!("{plain}: {cause}");
-            text = format!("{text}: {cause}");
+    let (mut plain, mut text) = (String::new(), String::new());
+    for cause in error.chain() {
+        let own = cause.to_string();
+        if plain.is_empty() || !plain.contains(&own) {
+            let joint = if plain.is_empty() { "" } else { ": " };
+            text = text + joint + &spelled(cause).unwrap_or_else(|| own.clone());
+            plain = plain + joint + &own;
         }
     }
     text
+}
+
+/// The message of an error that has options in it, with their flags.
+fn spelled(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let of_train = error.downcast_ref().map(towers_train::Error::message);
+    let of_config = || error.downcast_ref().map(towers_config::Error::message);
+    let of_trained = || error.downcast_ref().map(towers_trained::Error::message);
+    let of_runs = || error.downcast_ref().map(towers_runs::Error::message);
+    Some(of_train.or_else(of_config).or_else(of_trained).or_else(of_runs)?.spelled(flag_of))
 }
 
 /// A remedy, in terms of the command line.

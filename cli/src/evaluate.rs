@@ -3,7 +3,6 @@
 use crate::args::EvaluateArgs;
 use crate::error::at_least_one;
 use crate::flags::{Flags, Keys};
-use crate::output::newest_run;
 use crate::{data, print};
 use serde_json::json;
 use std::fmt::Write;
@@ -13,15 +12,16 @@ use std::process::ExitCode;
 use towers_callbacks::figure;
 use towers_config::Config;
 use towers_dataset::Dataset;
+use towers_runs::newest;
 use towers_trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Resizing};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
-    let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
+    let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest(&[MODEL_FILE]), Ok)?;
     let mut replicas = args.network.open(&run, args.batch_size)?;
     let (mut config, whole) = data_of(&run, &replicas[0], &args.network.data)?;
     args.limit.apply(&mut config)?;
-    let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
+    let (data, all) = data::load_test(&config.training.data, &config.placement.files, whole)?;
     let evaluation = towers_trained::evaluate_on(&mut replicas, &data, |_, _| {})?;
     let classifier = &replicas[0];
     let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };

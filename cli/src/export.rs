@@ -1,11 +1,11 @@
 //! `towers export`.
 
 use crate::flags::{Flags, Source};
-use crate::model::WeightsArgs;
-use crate::output::{folder_must_exist, newest_network};
+use crate::model::{WeightsArgs, newest_network};
 use crate::{model, print};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use towers_runs::folder_must_exist;
 use towers_trained::Format;
 
 /// `towers export`.
@@ -17,10 +17,8 @@ pub struct ExportArgs {
     /// The file to write: .onnx, .py for PyTorch (its weights beside it as .safetensors), or .safetensors for towers
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Weights of other programs.
     #[command(flatten)]
     pub weights: WeightsArgs,
-    /// Data.
     #[command(flatten)]
     pub data: Flags<Source>,
 }
@@ -28,7 +26,7 @@ pub struct ExportArgs {
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     // A wrong file extension is refused before anything is read.
     Format::of(&args.output)?;
-    folder_must_exist("--output", &args.output)?;
+    folder_must_exist("output", &args.output)?;
     let path = args.model.clone().map_or_else(newest_network, Ok)?;
     model::refuse_data(&path, &args.data)?;
     let trained = model::open(&path, &args.weights, &args.data)?;

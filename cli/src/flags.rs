@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use towers_config::{Config, DeviceKind, tables};
 use towers_options::{Kind, Opt, Refused, Table};
 
@@ -263,7 +263,7 @@ impl<K: Keys> Flags<K> {
             data.dataset = path.to_string_lossy().into_owned();
         }
         if K::has("data.data_dir") {
-            let folder = config.placement.files.data_dir.get_or_insert_with(default_dir);
+            let folder = config.placement.files.data_dir.get_or_insert_with(towers_config::default_data_dir);
             *folder = std::path::absolute(&*folder).unwrap_or_else(|_| folder.clone());
         }
         let training = &mut config.training;
@@ -275,21 +275,6 @@ impl<K: Keys> Flags<K> {
             }
         }
     }
-}
-
-/// The default folder of the data: `data/` in the workspace, the user's cache elsewhere.
-pub fn default_dir() -> PathBuf {
-    let workspace = |dir: &Path| dir.join("data").is_dir() && dir.join("crates/cifar").is_dir();
-    if let Some(dir) = std::env::current_dir()
-        .ok()
-        .and_then(|cwd| cwd.ancestors().find(|dir| workspace(dir)).map(Path::to_owned))
-    {
-        return dir.join("data");
-    }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE")).map(PathBuf::from);
-    let cache = cache.or_else(|| Some(home()?.join(".cache")));
-    cache.map_or_else(|| PathBuf::from("data"), |cache| cache.join("towers"))
 }
 
 /// The flag (with its value) that starts the table of a key, if the configuration lacks that table and the

@@ -74,14 +74,12 @@ impl Interrupts {
 
 impl Voice {
     fn stop(self, stop: &StopFlag) {
-        if self.has_view {
-            interrupt_view(stop);
-        } else if self.launched && stop.is_watched() {
+        if self.launched && !self.has_view && stop.is_watched() {
             self.note("stopping after this step, then saving");
-            stop.raise();
-        } else {
-            interrupt(stop);
+            return stop.raise();
         }
+        interrupt(stop, self.has_view);
+        self.note("stopping after this step, then saving; press Ctrl-C again to stop at once");
     }
 
     fn save(self, stop: &StopFlag) {
@@ -99,27 +97,15 @@ impl Voice {
     }
 }
 
-/// The first Ctrl-C asks the run to stop after the current step. A second one ends the process, and so does
-/// one before the run.
-fn interrupt(stop: &StopFlag) {
+/// The first Ctrl-C asks the run to stop after the current step. A second one ends the process in the middle of a step, and so
+/// does one before the run. So do keys of a live view in the terminal.
+pub fn interrupt(stop: &StopFlag, has_view: bool) {
     if stop.is_raised() || !stop.is_watched() {
-        end_at_once();
+        if has_view {
+            tui::give_back();
+        }
+        note("stopped at once; the checkpoints saved before are kept");
+        end_process(i32::from(INTERRUPTED))
     }
     stop.raise();
-    note("stopping after this step, then saving; press Ctrl-C again to stop at once");
-}
-
-/// The same, and for the keys of the view, where the terminal has a live view, which says that the run stops.
-pub fn interrupt_view(stop: &StopFlag) {
-    if stop.is_raised() || !stop.is_watched() {
-        tui::give_back();
-        end_at_once();
-    }
-    stop.raise();
-}
-
-/// Ends the process in the middle of a step.
-fn end_at_once() -> ! {
-    note("stopped at once; the checkpoints saved before are kept");
-    end_process(i32::from(INTERRUPTED))
 }

@@ -2,8 +2,7 @@
 
 use crate::args::KeepArgs;
 use crate::error::usage;
-use crate::interrupt::interrupt_view;
-use crate::output::run_name;
+use crate::interrupt::interrupt;
 use crate::print::note;
 use anyhow::anyhow;
 use std::path::Path;
@@ -39,13 +38,14 @@ impl Views {
         let (status, address) = (LiveStatus::default(), self.server.as_ref().map(Server::url));
         if let Some(server) = self.server.take() {
             note(format_args!("the live view is at {}", server.url()));
-            let page = self.page.insert(server.page(run.to_owned(), run_name(run), status.clone()));
+            let page =
+                self.page.insert(server.page(run.to_owned(), towers_runs::name_of(run), status.clone()));
             // Last, since it shows the files of the others.
             observers.push(Box::new(page.clone()));
         }
         if self.in_terminal {
             let (raised, stop) = (stop.clone(), stop.clone());
-            let (stopping, interrupt) = (move || raised.is_raised(), move || interrupt_view(&stop));
+            let (stopping, interrupt) = (move || raised.is_raised(), move || interrupt(&stop, true));
             observers.splice(..1, Tui::observers(run, address, status.clone(), stopping, interrupt)?);
         }
         observers.insert(0, Box::new(status));

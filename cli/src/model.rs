@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use towers_augment::TestTime;
 use towers_config::{Config, ModelKind, open_model};
 use towers_trained::{
-    Assumed, ClassNames, Classifier, ColorMode, ImageSize, Preprocessing, Trained, names_classes,
+    Assumed, ClassNames, Classifier, ColorMode, ImageSize, MODEL_FILE, Preprocessing, Trained, names_classes,
 };
 
 /// The properties that a file with only weights does not hold.
@@ -36,13 +36,10 @@ pub struct ClassifierArgs {
     /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
     #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
     pub tta: TestTime,
-    /// Weights of other programs.
     #[command(flatten)]
     pub weights: WeightsArgs,
-    /// Data.
     #[command(flatten)]
     pub data: Flags<Source>,
-    /// Devices.
     #[command(flatten)]
     pub devices: Flags<(Compute, Count)>,
 }
@@ -117,6 +114,13 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         note(format_args!("{}: {assumed}; --preprocessing names another one", path.display()));
     }
     Ok(trained)
+}
+
+/// The most recently trained run, for commands without a run's name; prints its folder.
+pub fn newest_network() -> towers_runs::Result<PathBuf> {
+    let run = towers_runs::newest(&[MODEL_FILE])?;
+    note(format_args!("no run is named; taking the newest, {}", run.display()));
+    Ok(run)
 }
 
 /// Refuses flags for data where none are needed: models of towers hold the names of their classes.

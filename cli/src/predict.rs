@@ -3,8 +3,7 @@
 use crate::args::PredictArgs;
 use crate::data::LoadProgress;
 use crate::error::{at_least_one, sentence};
-use crate::model;
-use crate::output::newest_network;
+use crate::model::{self, newest_network};
 use crate::print::{self, note};
 use anyhow::{Context, anyhow};
 use serde_json::json;
@@ -13,7 +12,7 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use towers_pictures::{Decoder, ENDINGS, Found, Progress};
-use towers_trained::{Classifier, Prediction, classify_batches};
+use towers_trained::{Prediction, classify_batches};
 
 /// The number of pictures that are decoded, classified and printed together.
 const BATCH: usize = 64;
@@ -36,7 +35,8 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let mut replicas = args.network.open(&path, files.len().clamp(1, BATCH))?;
     let decoder = Decoder::new(replicas[0].image()).map_err(towers_config::Error::from)?;
     let decoder = decoder.resize(replicas[0].resizing().0).free_memory(towers_config::memory::available);
-    let format = Format::new(&args, &replicas[0]);
+    let classes = replicas[0].classes.clone();
+    let format = Format { top: args.top.min(classes.len()), classes, json: args.json, csv: args.csv };
     if !print::is_read(&format.header()?)? {
         return Ok(ExitCode::SUCCESS);
     }
@@ -107,11 +107,6 @@ struct Format {
 }
 
 impl Format {
-    fn new(args: &PredictArgs, classifier: &Classifier) -> Self {
-        let classes = classifier.classes.clone();
-        Format { top: args.top.min(classes.len()), classes, json: args.json, csv: args.csv }
-    }
-
     /// The names of the columns of a table.
     fn header(&self) -> anyhow::Result<String> {
         let column = |k| match k {

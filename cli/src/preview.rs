@@ -2,10 +2,10 @@
 
 use crate::args::PreviewArgs;
 use crate::configure::without_random_steps;
-use crate::output::folder_must_exist;
 use crate::{data, print};
 use std::process::ExitCode;
 use towers_config::{Config, Preview};
+use towers_runs::folder_must_exist;
 
 pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
     let of_recipe = towers_config::find_recipe(&args.recipe)?.training;
@@ -20,8 +20,8 @@ pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
     }
     let preview = Preview { samples: args.samples, columns: args.columns, seed: args.seed, zoom: args.zoom };
     preview.check()?;
-    folder_must_exist("--output", &args.output)?;
-    args.save_to_dir.as_deref().map_or(Ok(()), |folder| folder_must_exist("--save-to-dir", folder))?;
+    folder_must_exist("output", &args.output)?;
+    args.save_to_dir.as_deref().map_or(Ok(()), |folder| folder_must_exist("save_to_dir", folder))?;
     let data = data::load(&set, &config.placement.files, false)?;
     let save = args.save_to_dir.as_deref().map(|folder| (folder, args.save_prefix.as_str()));
     let pictures = towers_config::preview(&augmentation, data.train, &preview, &args.output, save)?;

@@ -40,7 +40,25 @@ pub fn lines(lines: Vec<String>) -> anyhow::Result<ExitCode> {
     text(&(lines.join("\n") + "\n"))
 }
 
-/// "1 thread", "2 threads".
-pub fn threads(count: usize) -> String {
-    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+/// A text of at most so many characters. A longer one is cut, and `end` takes the place of the rest.
+pub fn cut(text: &str, most: usize, end: &str) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(end.chars().count());
+    text.chars().take(kept).chain(end.chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn a_long_message_ends_with_where_the_rest_is() {
+        let end = " ... (the rest is in report.md)";
+        assert_eq!(cut("y[0] is 1, not 2", 500, end), "y[0] is 1, not 2");
+        assert_eq!(cut(&"é".repeat(500), 500, end), "é".repeat(500));
+        let long = cut(&"é".repeat(100_000), 500, end);
+        assert!(long.chars().count() == 500 && long.starts_with("éé") && long.ends_with(end), "{long}");
+    }
 }

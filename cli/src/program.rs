@@ -2,7 +2,6 @@
 
 use crate::args::ProgramArgs;
 use crate::error::at_least_one;
-use crate::output::folder_must_exist;
 use crate::print;
 use anyhow::Context as _;
 use std::fs;
@@ -10,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use towers_bench::BenchOptions;
 use towers_config::Config;
+use towers_runs::folder_must_exist;
 
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;
@@ -32,7 +32,7 @@ pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn timeline(config: &Config, options: &BenchOptions, file: &Path) -> anyhow::Result<ExitCode> {
-    folder_must_exist("--timeline", file)?;
+    folder_must_exist("timeline", file)?;
     let timeline = towers_bench::timeline(config, options)?;
     let text = serde_json::to_string(&timeline)?;
     fs::write(file, text).with_context(|| format!("--timeline: {} can't be written", file.display()))?;

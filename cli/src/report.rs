@@ -2,18 +2,18 @@
 
 use crate::args::ReportArgs;
 use crate::error::{at_least_one, sentence};
-use crate::output::{HISTORY_FILE, folder_must_exist, newest_run, run_name};
 use crate::{data, evaluate, print};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use towers_callbacks::shortened;
 use towers_report::{RunReport, page_file, save_report};
+use towers_runs::{HISTORY_FILE, folder_must_exist, name_of, newest};
 use towers_trained::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let runs =
-        if args.runs.is_empty() { vec![newest_run(&[MODEL_FILE, HISTORY_FILE])?] } else { args.runs.clone() };
+        if args.runs.is_empty() { vec![newest(&[MODEL_FILE, HISTORY_FILE])?] } else { args.runs.clone() };
     let default = || match &runs[..] {
         [run] => run.join("report.html"),
         _ => PathBuf::from("report.html"),
@@ -22,14 +22,14 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     let file = match &args.output {
         Some(output) => {
             let file = page_file(output)?;
-            folder_must_exist("--output", &file)?;
+            folder_must_exist("output", &file)?;
             file
         }
         None => default(),
     };
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
-        let mut about = RunReport::read(run, run_name(run))?;
+        let mut about = RunReport::read(run, name_of(run))?;
         if let Err(error) = test(&mut about, run, &args) {
             let why = format!("The network was not tested: {}.", shortened(&sentence(&error)));
             print::note(format_args!("{}: {why}", run.display()));
@@ -45,6 +45,6 @@ fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<
     let device = args.devices.open()?;
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), &device, args.batch_size)?;
     let (config, whole) = evaluate::data_of(run, &classifier, &args.data)?;
-    let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
+    let (data, all) = data::load_test(&config.training.data, &config.placement.files, whole)?;
     Ok(about.test(&mut classifier, &data, all)?)
 }

@@ -1,32 +1,45 @@
 //! `--resume`: the run to resume, and the options that may change.
 
-use crate::args::TrainArgs;
+use crate::args::{KeepArgs, TrainArgs};
 use crate::error::usage;
-use crate::kept_devices::{Here, kept};
-use crate::output::{Output, is_locked, is_picture, newest_run};
 use crate::spelling::flag_of;
 use anyhow::Context;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use towers_config::{Config, Difference, differences, find_recipe};
-use towers_train::{Process, Resume, rendezvous};
-
-/// Whether a launcher or the cluster has started this job before.
-fn is_restarted() -> anyhow::Result<bool> {
-    Ok(rendezvous::is_restarted(rendezvous::variable).map_err(towers_train::Error::from)?)
-}
+use towers_options::Message;
+use towers_runs::{RunFolder, is_locked, newest};
+use towers_train::{Process, Resume, kept_devices, rendezvous};
 
 /// The start of a run: from the beginning, or from a checkpoint.
 pub struct Start {
     pub config: Config,
-    pub output: Output,
+    pub folder: RunFolder,
     pub resume: Option<Resume>,
+    /// Why a resumed run continues on other devices.
+    pub changes: Vec<Message>,
 }
 
 impl Start {
     /// The name of the checkpoint in the run's folder that the run resumes from.
     fn checkpoint(&self) -> Option<String> {
-        let resume = self.resume.as_ref().filter(|_| self.output.resumed)?;
+        let resume = self.resume.as_ref().filter(|_| self.folder.is_resumed())?;
         Some(resume.path.file_name()?.to_string_lossy().into_owned())
+    }
+}
+
+impl KeepArgs {
+    /// The picture for the curves, if `--output` names one.
+    pub fn picture(&self) -> Option<&PathBuf> {
+        let ending = |path: &Path| path.extension().map(OsStr::to_ascii_lowercase);
+        self.output
+            .as_ref()
+            .filter(|path| ending(path).is_some_and(|ending| ending == "png" || ending == "svg"))
+    }
+
+    /// The run's folder, if `--output` names one.
+    fn folder(&self) -> Option<&PathBuf> {
+        self.output.as_ref().filter(|_| self.picture().is_none())
     }
 }
 
@@ -44,7 +57,9 @@ impl TrainArgs {
     /// checkpoint.
     pub fn agree(&self, process: &mut Process, mut start: Start) -> anyhow::Result<Start> {
         start.config.check_replicas(process.connect(&start.config)?)?;
-        let Some(output) = self.folder().filter(|_| self.keep.resume.is_none()) else { return Ok(start) };
+        let Some(output) = self.keep.folder().filter(|_| self.keep.resume.is_none()) else {
+            return Ok(start);
+        };
         let own = self.owns_output()?;
         let restarted = process.any_restarted(own)?;
         if process.is_first() && restarted != own {
@@ -72,30 +87,27 @@ impl TrainArgs {
     }
 
     fn resumed_start(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
-        let config = self.resumed_config(&resume)?;
-        let output = Output { run, resumed: true, ..Output::default() };
-        Ok(Start { config, output, resume: Some(resume) })
+        let (config, changes) = self.resumed_config(&resume)?;
+        Ok(Start { config, folder: RunFolder::resumed(run), resume: Some(resume), changes })
     }
 
     fn new_start(&self, restarted: bool) -> anyhow::Result<Start> {
         let mut resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
         // The outputs of the run that wrote the file.
         resume.iter_mut().for_each(|resume| resume.config.outputs.forget_outside());
-        let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
-        let new = Output::new(self.keep.output.as_deref(), &config);
-        Ok(Start { config, output: Output { restarted, ..new }, resume })
-    }
-
-    /// The run's folder, if one is named.
-    fn folder(&self) -> Option<&PathBuf> {
-        self.keep.output.as_ref().filter(|output| !is_picture(output))
+        let (config, changes) = match &resume {
+            None => (self.config()?, Vec::new()),
+            Some(resume) => self.resumed_config(resume)?,
+        };
+        let folder = self.keep.folder().map_or_else(|| RunFolder::numbered(&config), RunFolder::new);
+        Ok(Start { config, folder: folder.restarted(restarted), resume, changes })
     }
 
     /// The run to resume: the one of `--resume` or `--output`, or the newest.
     fn resumed_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
         let run = match &self.keep.resume {
             None => return self.restarted_run(restarted),
-            Some(Some(run)) => match self.folder().filter(|output| *output != run) {
+            Some(Some(run)) => match self.keep.folder().filter(|output| *output != run) {
                 Some(_) => {
                     return Err(usage(
                         "a resumed run stays in its folder; leave --output out, or let it name a picture",
@@ -103,9 +115,9 @@ impl TrainArgs {
                 }
                 None => run.clone(),
             },
-            Some(None) => match self.folder() {
+            Some(None) => match self.keep.folder() {
                 Some(run) => run.clone(),
-                None => newest_run(&[towers_callbacks::CHECKPOINTS])?,
+                None => newest(&[towers_callbacks::CHECKPOINTS])?,
             },
         };
         let resume = Resume::newest(&run).map_err(|error| match is_locked(&run) {
@@ -118,20 +130,20 @@ impl TrainArgs {
         Ok(Some((run, resume)))
     }
 
-    /// Whether the contents of `--output` belong to this run: a launcher has started it before, or
+    /// Whether the contents of `--output` belong to this run: a launcher or the cluster has started it before, or
     /// `--backup-and-restore` is given.
-    pub fn owns_output(&self) -> anyhow::Result<bool> {
-        Ok(self.keep.backup_and_restore.is_some() || is_restarted()?)
+    pub fn owns_output(&self) -> towers_train::Result<bool> {
+        Ok(self.keep.backup_and_restore.is_some() || rendezvous::is_restarted(rendezvous::variable)?)
     }
 
     /// The run to resume after a failure: the one in `--output`, if it has a checkpoint. So a job can restart
     /// with the command line of its first start. Unreadable checkpoints are an error: a new start would
     /// replace them.
     fn restarted_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
-        if let (Some(_), None) = (self.keep.backup_and_restore, self.folder()) {
+        if let (Some(_), None) = (self.keep.backup_and_restore, self.keep.folder()) {
             return Err(usage("--backup-and-restore needs the run's folder as --output, not a picture"));
         }
-        let Some(run) = self.folder().filter(|_| restarted) else { return Ok(None) };
+        let Some(run) = self.keep.folder().filter(|_| restarted) else { return Ok(None) };
         let newest = Resume::newest_if_any(run).map_err(|error| match error {
             towers_train::Error::Config(towers_config::Error::Run { path, reason }) => {
                 towers_train::Error::run(path, reason.and("; repair them, or move them away to start again"))
@@ -164,7 +176,7 @@ impl TrainArgs {
                 wanted.set(key, &saved.get(key))?;
             }
         }
-        self.apply(&mut wanted)?;
+        self.apply(&mut wanted, false)?;
         // The curve of the run so far, with its number of epochs.
         let kept = saved.training.schedule.clone().over(saved.training.epochs);
         let fixed = |differs: &Difference| match differs.key.as_str() {
@@ -175,7 +187,7 @@ impl TrainArgs {
         let Some(differs) = differences(saved, &wanted).into_iter().find(fixed) else { return Ok(()) };
         let by_flags = {
             let mut flagged = saved.clone();
-            self.apply(&mut flagged)?;
+            self.apply(&mut flagged, false)?;
             differences(saved, &flagged).iter().any(|other| other.key == differs.key)
         };
         Err(match &self.recipe {
@@ -217,14 +229,18 @@ impl TrainArgs {
 
     /// The configuration of a resumed run: the saved one, with the changes that flags may make. The devices
     /// are those that the run had, as far as they are here, since a run may resume on another machine. Options
-    /// that decide bits stay.
-    pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
+    /// that decide bits stay. Also says why the devices are others, unless flags name them.
+    fn resumed_config(&self, resume: &Resume) -> anyhow::Result<(Config, Vec<Message>)> {
         self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
-        let saved = &resume.config.placement.devices;
-        config.placement.devices = kept(saved, Here::look(saved)?).0;
+        let (devices, mut changes) = kept_devices(&config.placement.devices)?;
+        let is_given = |key: &str| {
+            self.options.has(key) || (key == "devices.gpus" && self.options.has("devices.device"))
+        };
+        changes.retain(|(key, _)| !is_given(key));
+        config.placement.devices = devices;
         let before = config.clone();
-        self.apply(&mut config)?;
+        self.apply(&mut config, false)?;
         config.note_changes(&before);
         let done = resume.state.epochs_done;
         if self.options.has("epochs") && config.training.epochs < done {
@@ -235,7 +251,7 @@ impl TrainArgs {
         }
         // The global batch size stays the same on any number of replicas: it is in the state, not in the
         // configuration.
-        Ok(config)
+        Ok((config, changes.into_iter().map(|(_, change)| change).collect()))
     }
 }
 

@@ -3,13 +3,16 @@
 use crate::args::SelfTestArgs;
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
-use crate::print;
+use crate::print::{self, cut};
 use crate::spelling::flag_of;
 use anyhow::{Context as _, bail};
 use std::process::ExitCode;
 use towers_config::{Arithmetic, Devices};
 use towers_diagnose::{SelfTest, TestRow};
-use towers_train::{Device, Error, count_gpus, open_devices};
+use towers_train::{count_gpus, open_device, open_devices};
+
+/// The longest message, in characters.
+const MOST: usize = 500;
 
 pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     let config = args.devices.config()?;
@@ -25,14 +28,14 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     }
     let (devices, arithmetic) = (&config.placement.devices, &config.training.arithmetic);
     warn_of_unused_gpu(devices);
-    let device = open(devices, arithmetic)?;
+    let device = open_device(devices, arithmetic)?;
     let replicas = of_sums(devices, device.kind());
     let mut test = SelfTest::on(&device)
         .only(only)
         .replicas(|| open_devices(&replicas, arithmetic).map_err(|error| error.message()));
     if !args.devices.has("devices.precision") {
         test = test.precisions(|precision| {
-            open(devices, &Arithmetic { precision, ..*arithmetic }).map_err(|error| error.message())
+            open_device(devices, &Arithmetic { precision, ..*arithmetic }).map_err(|error| error.message())
         });
     }
     print::text(&line(["", "test", "results", "difference", "seconds", ""]))?;
@@ -58,16 +61,9 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     }
     for (row, why) in found.failures() {
         let said = format!("{} in {}: {}", row.name, row.precision, why.spelled(flag_of));
-        print::text(&format!("\n{}\n", short(&said, &format!(" ... (the rest is in {output})"))))?;
+        print::text(&format!("\n{}\n", cut(&said, MOST, &format!(" ... (the rest is in {output})"))))?;
     }
     bail!("{failed} of {all} tests failed on {device}; please attach {output} to an issue")
-}
-
-/// The first of the devices.
-fn open(devices: &Devices, arithmetic: &Arithmetic) -> towers_train::Result<Device> {
-    let one = Devices { replicas: 1, ..devices.clone() };
-    let first = open_devices(&one, arithmetic)?.into_iter().next();
-    first.ok_or_else(|| Error::Device("there is no device".into()))
 }
 
 /// The replicas that add up: one on each GPU, or two on the only device.
@@ -80,31 +76,7 @@ fn of_sums(devices: &Devices, kind: &str) -> Devices {
     Devices { gpus, replicas, ..devices.clone() }
 }
 
-/// A message of at most 500 characters. A longer one is cut, and `end` takes the place of the rest.
-fn short(message: &str, end: &str) -> String {
-    const MOST: usize = 500;
-    if message.chars().count() <= MOST {
-        return message.to_owned();
-    }
-    let kept = MOST.saturating_sub(end.chars().count());
-    message.chars().take(kept).chain(end.chars()).collect()
-}
-
 /// A line of the table.
 fn line([precision, name, results, difference, seconds, word]: [&str; 6]) -> String {
     format!("{precision:4}  {name:30} {results:>8} {difference:>11} {seconds:>8}  {word}\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::short;
-
-    #[test]
-    fn a_long_message_ends_with_where_the_rest_is() {
-        let end = " ... (the rest is in report.md)";
-        assert_eq!(short("y[0] is 1, not 2", end), "y[0] is 1, not 2");
-        assert_eq!(short(&"é".repeat(500), end), "é".repeat(500));
-        let long = short(&"é".repeat(100_000), end);
-        assert!(long.chars().count() == 500 && long.starts_with("éé") && long.ends_with(end), "{long}");
-    }
 }

@@ -1,31 +1,26 @@
 //! `towers train`.
 
 use crate::args::TrainArgs;
-use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
-use crate::flags::default_dir;
 use crate::interrupt::Interrupts;
-use crate::kept_devices::{Here, kept};
 use crate::live::Views;
-use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::spelling::flag_of;
-use crate::{classes, data, error, print};
+use crate::{data, error, print};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use towers_callbacks::TrainState;
-use towers_callbacks::{Outputs, Outside, Progress, Run, Status, from_config, shell_word};
-use towers_config::{Config, Placement};
+use towers_callbacks::{Progress, Run, Status, from_config, shell_word};
+use towers_config::{Config, default_data_dir, describe_data};
 use towers_dataset::Dataset;
 use towers_launch::{INCOMPLETE, INTERRUPTED};
-use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training};
-use towers_trained::ImageSize;
+use towers_options::Message;
+use towers_runs::RunFolder;
+use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training, open_devices};
 
 /// How long the first process has to record a failure before the others end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -35,24 +30,15 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let in_terminal = args.keep.tui && towers_live::tui::is_possible();
     let interrupts = Interrupts::listen(args.keep.signal_action, in_terminal)?;
     let start = args.start(args.owns_output()?)?;
-    let process = Process::join(&start.config.placement.devices)?;
-    let process = process.map(|process| {
-        process.comes_back(towers_launch::is_restarted_on_failure()).telling(|text| note(text))
-    });
-    if process.is_none() {
-        // A missing device is reported before the data are read.
-        let Placement { devices, .. } = &start.config.placement;
-        start
-            .config
-            .check_replicas(towers_train::check_devices(devices, &start.config.training.arithmetic)?)?;
-    }
-    if let Some(process) = &process {
-        towers_launch::ready();
-        interrupts.joined(process);
-    }
-    match process {
-        Some(process) if !process.is_first() => run_other(process, start, &args, &interrupts.stop),
-        process => run_first(process, start, &args, in_terminal, &interrupts.stop),
+    let Some(process) = Process::join(&start.config.placement.devices)? else {
+        return run_first(None, start, &args, in_terminal, &interrupts.stop);
+    };
+    let process = process.comes_back(towers_launch::is_restarted_on_failure()).telling(|text| note(text));
+    towers_launch::ready();
+    interrupts.joined(&process);
+    match process.is_first() {
+        true => run_first(Some(process), start, &args, in_terminal, &interrupts.stop),
+        false => run_other(process, start, &args, &interrupts.stop),
     }
 }
 
@@ -64,57 +50,58 @@ fn run_first(
     in_terminal: bool,
     stop: &StopFlag,
 ) -> anyhow::Result<ExitCode> {
+    let mut devices = Vec::new();
+    if process.is_none() {
+        // A missing device is reported before the data are read.
+        let Config { placement, training, .. } = &start.config;
+        devices = open_devices(&placement.devices, &training.arithmetic)?;
+        start.config.check_replicas(devices.len() / start.config.stages())?;
+    }
     let mut views = Views::bind(&args.keep, in_terminal)?;
     if let Some(process) = &mut process {
         start = args.agree(process, start)?;
     }
-    let Start { mut config, mut output, resume } = start;
-    let (output, resume) = (&mut output, resume.as_ref());
-    output.check_unused()?;
-    output.check_folder()?;
+    let Start { mut config, mut folder, resume, changes } = start;
+    let resume = resume.as_ref();
+    folder.check()?;
     let data = load(&mut config, args, resume, true)?;
-    let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
-    let first_step_done = Arc::new(AtomicBool::new(false));
+    let mut status = None;
     let processes = process.as_ref().map_or(1, Process::world);
-    let begin = || {
-        prepare_outputs(&config.outputs, resume, &output.run, &mut created)?;
-        lock = output.create(&mut created)?;
-        output.check_unused()?;
-        towers_config::save_config(&config, &output.run)?;
-        towers_config::save_unreadable(&data, &output.run)?;
-        status = Some(Status::begin(&output.run, output.resumed || output.restarted, processes)?);
-        announce(&config, &data, output, resume, args)?;
-        let mut observers = observers(&config, &title(&config, &data), output, args)?;
-        views.observe(&output.run, &mut observers, stop)?;
-        observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
-        // The view restores the terminal when the observers are dropped, before any message.
-        Ok::<_, anyhow::Error>(match process {
-            Some(mut process) => {
-                process.share_folder(Some(&output.run))?;
-                process
-                    .train(Training::new(&config, data).resume(resume).stop(stop).spelling(flag_of), || {
-                        Ok(take(&mut observers))
-                    })?
-            }
-            None => Training::new(&config, data)
-                .resume(resume)
-                .observers(&mut observers)
-                .stop(stop)
-                .spelling(flag_of)
-                .run()?,
-        })
+    let mut begin = || {
+        folder.prepare(&config.outputs, resume.map(|resume| &resume.config.outputs))?;
+        folder.create()?;
+        let run = folder.path();
+        towers_config::save_config(&config, run)?;
+        towers_config::save_unreadable(&data, run)?;
+        status = Some(Status::begin(run, folder.continues(), processes)?);
+        announce(&config, &data, run, resume, &changes, args)?;
+        let mut observers = observers(&config, &title(&config, &data), &folder, args)?;
+        views.observe(run, &mut observers, stop)?;
+        observers.push(folder.first_step());
+        process.iter_mut().try_for_each(|process| process.share_folder(Some(run)).map(drop))?;
+        Ok::<_, anyhow::Error>(observers)
     };
-    let outcome = begin();
+    let outcome = match begin() {
+        Ok(mut observers) => {
+            let training = Training::new(&config, data).resume(resume).stop(stop).spelling(flag_of);
+            // The view restores the terminal when the observers are dropped, before any message.
+            match process {
+                Some(process) => process.train(training, || Ok(take(&mut observers))),
+                None => training.devices(&devices).observers(&mut observers).run(),
+            }
+            .map_err(anyhow::Error::from)
+        }
+        Err(error) => Err(error),
+    };
     let ending = Ending::of(&outcome);
     if let Some(status) = status {
-        ending.record(status, &output.run);
+        ending.record(status, folder.path());
     }
     views.end(&ending.sentence);
-    // A run that is refused before its first step leaves no files.
-    if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
-        created.remove(lock.take(), &output.lock_path());
+    if outcome.is_err() {
+        folder.take_back();
     }
-    conclude(outcome?.end, output)
+    conclude(outcome?.end, folder.path())
 }
 
 /// How a run ended: for `status.json`, and in a sentence for its page.
@@ -158,8 +145,8 @@ impl Ending {
 }
 
 /// Says how the run ended.
-fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
-    let run = output.run.display();
+fn conclude(end: End, folder: &Path) -> anyhow::Result<ExitCode> {
+    let run = folder.display();
     match end {
         // The run is done and saved even if the message can't be printed.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
@@ -167,7 +154,7 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
-            let run = shell_word(&output.run.to_string_lossy());
+            let run = shell_word(&folder.to_string_lossy());
             note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
@@ -190,71 +177,35 @@ fn run_other(
     args: &TrainArgs,
     stop: &StopFlag,
 ) -> anyhow::Result<ExitCode> {
-    let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;
+    let Start { mut config, mut folder, resume, .. } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), false)?;
     let (alone, world) = (process.is_on_its_own(), process.world());
-    let folder = process.share_folder(None)?;
-    let (title, mut lock, mut status) = (title(&config, &data), None, None);
+    let shared = process.share_folder(None)?;
+    let (title, mut status) = (title(&config, &data), None);
     let mut take_over = || {
-        let folder = folder.clone().unwrap_or_else(|| output.run.clone());
-        output = Output { run: folder, resumed: true, ..Output::default() };
-        lock = Some(output.create(&mut CreatedPaths::default())?);
-        status = Some(Status::begin(&output.run, output.resumed, world)?);
-        observers(&config, &title, &output, args)
+        folder = RunFolder::resumed(shared.as_deref().unwrap_or(folder.path()));
+        folder.create()?;
+        status = Some(Status::begin(folder.path(), true, world)?);
+        observers(&config, &title, &folder, args)
     };
     let observers = || take_over().map_err(|error: anyhow::Error| towers_callbacks::Error::other(error));
     let outcome = process
         .train(Training::new(&config, data).resume(resume.as_ref()).stop(stop).spelling(flag_of), observers);
     let outcome = outcome.map_err(anyhow::Error::from);
+    let took_over = status.is_some();
     if let Some(status) = status {
-        Ending::of(&outcome).record(status, &output.run);
+        Ending::of(&outcome).record(status, folder.path());
     }
-    if outcome.is_err() && lock.is_none() {
+    if outcome.is_err() && !took_over {
         // MPI's launcher may end all processes when this one ends. The first one still records the end.
         std::thread::sleep(LAST_WORDS);
     }
     let outcome = outcome?;
-    if lock.is_some() {
-        return conclude(outcome.end, &output);
+    if took_over {
+        return conclude(outcome.end, folder.path());
     }
     let unfinished = alone && matches!(outcome.end, End::Interrupted);
     Ok(if unfinished { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
-}
-
-/// Prepares the outputs outside of the run's folder; a folder in the place of a file is refused.
-fn prepare_outputs(
-    outputs: &Outputs,
-    resume: Option<&Resume>,
-    run: &Path,
-    created: &mut CreatedPaths,
-) -> anyhow::Result<()> {
-    let all = outputs.outside();
-    if let Some(Outside { key, path, .. }) =
-        all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
-    {
-        let flag = flag_of(key);
-        let kind = if *key == "plot" { "picture" } else { "file" };
-        return Err(usage(format!(
-            "{flag} is {}, but must be a {kind}, not a folder",
-            shown(path).display()
-        )));
-    }
-    let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
-    for outside in all {
-        let was_written = before.iter().any(|before| before.path == outside.path);
-        prepare_outside(&outside, run, created)
-            .map_err(|error| if was_written { with_remedy(error) } else { error })?;
-        if !outside.is_folder {
-            created.add_file(outside.path.to_owned());
-        }
-    }
-    Ok(())
-}
-
-/// Adds a remedy to an error about an output that the run wrote before.
-fn with_remedy(error: anyhow::Error) -> anyhow::Error {
-    let what = "; the run wrote there before: name another path, or drop it with --forget-outputs";
-    anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
 
 /// The data, with training and test samples; for a resumed run, those of the run. Only the first process
@@ -288,7 +239,7 @@ fn load(
         Ok(data) => data,
         Err(error @ towers_config::Error::Fetch(_))
             if trial
-                && config.placement.files.data_dir == Some(default_dir())
+                && config.placement.files.data_dir == Some(default_data_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
             warn(&format!("warning: {error}"));
@@ -306,42 +257,19 @@ fn load(
     Ok(data)
 }
 
-/// The number of images and, for a folder, the source of the validation images.
-fn images(config: &Config, data: &Dataset) -> String {
-    let (train, test) = (data.train.len(), data.test.len());
-    match (&data.validation_from, config.training.augmentation.validation_split) {
-        (None, _) => {
-            let validation = data.validation.as_ref().map(|split| format!(" {} validation,", split.len()));
-            format!("{train} training,{} {test} test images", validation.unwrap_or_default())
-        }
-        (Some(from), 0.0) => {
-            let validation = data.validation.as_ref().map_or(test, |split| split.len());
-            format!("{train} training images, {validation} validation images {from}")
-        }
-        (Some(_), share) => format!("{train} training images, a share of {share} of them for validation"),
-    }
-}
-
 /// Says what begins, and how.
 fn announce(
     config: &Config,
     data: &Dataset,
-    output: &Output,
+    run: &Path,
     resume: Option<&Resume>,
+    changes: &[Message],
     args: &TrainArgs,
 ) -> anyhow::Result<()> {
-    let run = output.run.display();
-    let images = images(config, data);
-    let (size, [_, _, channels]) = (ImageSize::of(data.train.shape()), data.train.shape());
-    let mut at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
-    if channels == 1 {
-        at += " in grey";
-    }
-    note(format_args!(
-        "{}: {} on {}{at} ({images}), into {run}",
-        config.recipe, config.training.model, data.name
-    ));
-    classes::lines(config, data).into_iter().for_each(note);
+    let run = run.display();
+    let mut lines = describe_data(config, data);
+    lines[0] = format!("{}: {} on {}, into {run}", config.recipe, config.training.model, lines[0]);
+    lines.into_iter().for_each(note);
     warn_of_unused_gpu(&config.placement.devices);
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
@@ -365,13 +293,7 @@ fn announce(
                 config.training.epochs
             ));
         }
-        let saved = &resume.config.placement.devices;
-        let (_, changes) = kept(saved, Here::look(saved)?);
-        let is_given = |key: &str| {
-            args.options.has(key) || (key == "devices.gpus" && args.options.has("devices.device"))
-        };
-        let untold = changes.iter().filter(|(key, _)| !is_given(key));
-        untold.for_each(|(_, line)| note(format_args!("warning: {line}")));
+        changes.iter().for_each(|change| note(format_args!("warning: {}", change.spelled(flag_of))));
         let ignored = args.ignored_recipe_options(config)?;
         ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
     } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {
@@ -393,12 +315,12 @@ fn title(config: &Config, data: &Dataset) -> String {
 fn observers(
     config: &Config,
     title: &str,
-    output: &Output,
+    folder: &RunFolder,
     args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
-    let run = Run::new(&output.run, title).resumed(output.resumed || output.restarted);
+    let run = Run::new(folder.path(), title).resumed(folder.continues());
     observers.extend(from_config(&config.outputs, &run).map_err(towers_train::Error::from)?);
     Ok(observers)
 }

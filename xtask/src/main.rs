@@ -119,8 +119,10 @@ fn main() -> ExitCode {
         print!("{}", help());
         return ExitCode::SUCCESS;
     }
-    let outcome =
-        Workspace::load().map_err(Failure::from).and_then(|workspace| (command.run)(&workspace, rest));
+    let outcome = match Workspace::load() {
+        Ok(workspace) => (command.run)(&workspace, rest),
+        Err(error) => Err(error.into()),
+    };
     match outcome {
         Ok(status) => status,
         Err(Failure::Usage(what)) => usage(&what),

@@ -28,6 +28,7 @@ mod roofline;
 mod setup;
 mod subject;
 mod summary;
+mod text;
 mod throughput;
 mod timeline;
 

@@ -59,7 +59,7 @@ pub use state::{EpochRecord, Fingerprint, Partial, Recorded, StepRecord, TrainSt
 pub use status::Status;
 pub use step_history::StepHistory;
 pub use tensorboard::{TensorBoard, TensorBoardOptions};
-pub use terminal::{is_control, printable, shortened};
+pub use terminal::{aligned, is_control, printable, shortened};
 
 /// The key of a file's metadata under which [`ModelCheckpoint`] writes [`Snapshot::saved`].
 pub const SAVED: &str = "towers.saved";

@@ -43,6 +43,31 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// Rows of cells, each column as wide as its widest cell. The first columns are `words`; the others are numbers.
+///
+/// ```
+/// let row = |cells: [&str; 3]| cells.map(str::to_owned);
+/// let rows = [row(["a", "Conv2D", "1"]), row(["longest", "", "10"])];
+/// assert_eq!(towers_callbacks::aligned(&rows, 2), "a        Conv2D   1\nlongest          10\n");
+/// ```
+pub fn aligned<const N: usize>(rows: &[[String; N]], words: usize) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).enumerate();
+        let line: Vec<String> = cells
+            .map(|(column, (cell, width))| match column < words {
+                true => format!("{cell:width$}"),
+                false => format!("{cell:>width$}"),
+            })
+            .collect();
+        text += line.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
 /// Shortens each word, and each part between backticks or quotation marks, to about 80 characters. Paths stay
 /// whole; lines are shortened to 4096 characters.
 ///

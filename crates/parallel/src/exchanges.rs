@@ -21,8 +21,9 @@ use towers_program::{Device, Layout, Shape, Span, Storage, View, ViewMut, Write}
 ///     network.set_input(&[1.0; 4], &[replica.rank() as u32])?;
 ///     let draws = Draws { seed: 0, step: 0, first_sample: replica.rank() as u32 };
 ///     // Sums of gradients start while the backward pass goes on.
-///     let exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None, &[]);
-///     exchanges.run(|exchange| Ok::<_, Error>(network.train_pass_with(draws, 0.0, 2, Some(exchange))?))?;
+///     let mut exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None, &[]);
+///     let passed = network.train_pass_with(draws, 0.0, 2, Some(&mut exchanges));
+///     exchanges.end::<Error>(passed)?;
 ///     let buckets = network.buckets();
 ///     replica.collective.finish_all_reduce(&replica.device, None, &buckets, &mut network.arena_mut().grads)?;
 ///     Ok::<_, Error>(network.metrics()?.loss_sum)
@@ -91,17 +92,14 @@ impl<'a> Exchanges<'a> {
         Exchanges { way, waited: Duration::ZERO, failure: None }
     }
 
-    /// Runs a pass. Returns how long it waited for other replicas.
+    /// How long the pass with these exchanges waited for other replicas.
     ///
     /// # Errors
     /// The error of an exchange that failed, or else that of the pass.
-    pub fn run<E: From<Error>>(
-        mut self,
-        pass: impl FnOnce(&mut dyn Exchange) -> Result<(), E>,
-    ) -> Result<Duration, E> {
-        match pass(&mut self) {
+    pub fn end<E: From<Error>>(self, passed: Result<(), impl Into<E>>) -> Result<Duration, E> {
+        match passed {
             Ok(()) => Ok(self.waited),
-            Err(error) => Err(self.failure.map_or(error, E::from)),
+            Err(error) => Err(self.failure.map_or_else(|| error.into(), E::from)),
         }
     }
 

@@ -81,30 +81,10 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         Ok(phase)
     }
 
-    /// In the phase of capture: captures the work of `key` for one of this replica's shards.
-    pub fn capture<E: From<towers_program::Error> + Display>(
-        &mut self,
-        device: &Device,
-        key: &K,
-        shard: usize,
-        work: impl FnMut() -> Result<(), E>,
-    ) -> CaptureStatus {
-        self.graphs.prepare(device, &(key.clone(), shard), work)
-    }
-
-    /// After the phase of capture: replays the work of `key` for one of this replica's shards, or runs it.
-    ///
-    /// # Errors
-    /// Those of the work and of the device.
-    pub fn replay<E: From<towers_program::Error> + Display>(
-        &mut self,
-        device: &Device,
-        key: &K,
-        shard: usize,
-        args: &ReplayArgs,
-        work: impl FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.graphs.run(device, (key.clone(), shard), args, work)
+    /// The graphs of this replica, by work and shard. In the phase of capture it [prepares](GraphCache::prepare) those of all
+    /// its shards, and then it [runs](GraphCache::run) them, as in all phases.
+    pub fn graphs(&mut self) -> &mut GraphCache<(K, usize)> {
+        &mut self.graphs
     }
 
     /// In the phase of capture, before any replay: the replicas agree on the next phase of the work of `key`.
@@ -155,10 +135,10 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         mut work: impl FnMut(&mut dyn Collective) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.begin(collective, key)? == CapturePhase::Capture {
-            let prepared = self.capture(device, key, 0, || work(collective));
+            let prepared = self.graphs.prepare(device, &(key.clone(), 0), || work(collective));
             self.agree(collective, key, 0..1, prepared)?;
         }
-        self.replay(device, key, 0, args, || work(collective))
+        self.graphs.run(device, (key.clone(), 0), args, || work(collective))
     }
 
     /// The reason if some work is never captured.

@@ -18,10 +18,10 @@ pub use collective::{Collective, Nodes, Queued, equal_part};
 pub use error::{Error, Result};
 pub use exchanges::{Exchanges, add_run};
 pub use graph_capture::{CapturePhase, GraphCapture};
-pub use local::{Across, Bring, Local, Members, Replica, Take, Transport, run_members, run_replicas};
+pub use local::{Across, Bring, Local, Members, Replica, Take, Transport, run_members};
 #[cfg(feature = "cuda")]
 pub use nccl::{Nccl, NcclGroup, NcclJoin, NcclProcess};
-pub use pipeline::{Pass, Stage, balance, in_flight, one_forward_one_backward, run_stages};
+pub use pipeline::{Pass, Stage, balance, in_flight, one_forward_one_backward, run_replicas, run_stages};
 pub use shards::{Shards, slice_batch};
 pub use sum_tree::SumTree;
 pub use weights::Weights;

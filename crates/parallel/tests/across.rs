@@ -86,11 +86,10 @@ fn run(devices: &[Device], fault: Option<Fault>) -> Result<Vec<Vec<f32>>, Ended>
         for step in 0..3 {
             network.set_input(&images, &[0, 2][..n])?;
             let draws = Draws { seed: 1, step, first_sample: rank as u32 };
-            let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
-            let passed = exchanges.run(|others| {
-                let mut way = Way { others, fault, met: 0 };
-                Ok::<_, Ended>(network.train_pass_with(draws, 0.0, 4, Some(&mut way))?)
-            });
+            let mut exchanges = Exchanges::of_replicas(replica.collective.as_mut());
+            let mut way = Way { others: &mut exchanges, fault, met: 0 };
+            let passed = network.train_pass_with(draws, 0.0, 4, Some(&mut way));
+            let passed = exchanges.end::<Ended>(passed);
             // The others return that failure, not the message that layers made of it.
             let is_told = matches!(passed, Ok(_) | Err(Ended::Parallel(Error::Aborted { .. })));
             assert!(is_told || fault.is_some(), "{passed:?}");

@@ -70,7 +70,7 @@ fn train(
             let first = step * BATCH + m * micro;
             let draws = Draws { seed: 1, step: step as u64, first_sample: (m * micro) as u32 };
             // The programs of the stages contain the exchange of tensors between them.
-            let exchanges = Exchanges::of_stage(stage);
+            let mut exchanges = Exchanges::of_stage(stage);
             match pass {
                 Pass::Forward(_) => {
                     let labels = &labels[first..first + micro];
@@ -79,12 +79,12 @@ fn train(
                     } else {
                         network.set_labels(labels)?;
                     }
-                    exchanges.run(|exchange| Ok::<_, Error>(network.forward_pass(draws, Some(exchange))?))?;
+                    let passed = network.forward_pass(draws, Some(&mut exchanges));
+                    exchanges.end::<Error>(passed)?;
                 }
                 Pass::Backward(_) => {
-                    exchanges.run(|exchange| {
-                        Ok::<_, Error>(network.backward_pass(draws, 0.0, BATCH, Some(exchange))?)
-                    })?;
+                    let passed = network.backward_pass(draws, 0.0, BATCH, Some(&mut exchanges));
+                    exchanges.end::<Error>(passed)?;
                     loss += network.metrics()?.loss_sum / BATCH as f64;
                     let grads = network.arena().grads.to_vec(device, 0, sums.len())?;
                     sums.iter_mut().zip(grads).for_each(|(sum, g)| *sum += g);

@@ -52,6 +52,16 @@ pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<De
     }
 }
 
+/// Opens the first of the devices, for work that needs no replicas.
+///
+/// # Errors
+/// As [`open_devices`].
+pub fn open_device(options: &Devices, arithmetic: &Arithmetic) -> Result<Device> {
+    let one = Devices { replicas: 1, ..options.clone() };
+    let first = open_devices(&one, arithmetic)?.into_iter().next();
+    first.ok_or_else(|| Error::Device("there is no device".into()))
+}
+
 /// The number of usable GPUs; 0 if there is none, or a library is missing.
 pub fn count_gpus() -> usize {
     gpus::usable().map_or(0, |gpus| gpus.len())

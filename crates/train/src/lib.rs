@@ -24,6 +24,7 @@ mod devices;
 mod error;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpus.rs")]
 mod gpus;
+mod kept_devices;
 #[cfg(not(feature = "mpi"))]
 #[path = "no_mpi.rs"]
 mod mpi;
@@ -33,8 +34,9 @@ mod run;
 
 #[doc(hidden)]
 pub use data::fingerprint;
-pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
+pub use devices::{check_devices, count_gpus, describe_devices, open_device, open_devices, unused_gpu};
 pub use error::{Error, Result};
+pub use kept_devices::kept_devices;
 pub use mpi::end_failed_job;
 pub use process::Process;
 pub use resume::Resume;

@@ -154,6 +154,10 @@ const ARROWS: &[(&str, Allowed)] = &[
     ),
     ("towers-live", Only(&["towers-callbacks", "towers-metrics", "towers-plot", "towers-report"])),
     (
+        "towers-runs",
+        Only(&["towers-callbacks", "towers-config", "towers-files", "towers-options", "towers-trained"]),
+    ),
+    (
         "towers",
         Only(&[
             "towers-augment",
@@ -163,12 +167,12 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-dataset",
             "towers-diagnose",
             "towers-files",
-            "towers-optim",
             "towers-options",
             "towers-pictures",
             "towers-launch",
             "towers-live",
             "towers-report",
+            "towers-runs",
             "towers-train",
             "towers-trained",
         ]),

@@ -80,6 +80,21 @@ impl DataSet {
     }
 }
 
+/// The folder of the data for programs that are given none: `data/` in the workspace of towers, the user's cache elsewhere.
+pub fn default_data_dir() -> PathBuf {
+    let workspace = |dir: &Path| dir.join("data").is_dir() && dir.join("crates/cifar").is_dir();
+    if let Some(dir) = std::env::current_dir()
+        .ok()
+        .and_then(|cwd| cwd.ancestors().find(|dir| workspace(dir)).map(Path::to_owned))
+    {
+        return dir.join("data");
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE")).map(PathBuf::from);
+    let cache = cache.or_else(|| Some(home()?.join(".cache")));
+    cache.map_or_else(|| PathBuf::from("data"), |cache| cache.join("towers"))
+}
+
 /// The data set, cut to its limits: found on this machine, downloaded, or generated.
 ///
 /// `listener` is called for downloads, and for files in class folders that are skipped.
@@ -97,6 +112,9 @@ pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress
 /// As [`load_data`] without training samples: of class folders, only the others are decoded. With `whole`,
 /// class folders without a folder to test or validate on are test samples, all of them.
 ///
+/// Also returns the number of test samples of the data set, if it is known: with a limit, not all pictures of a folder are
+/// decoded.
+///
 /// # Errors
 /// As [`load_data`].
 pub fn load_test_data(
@@ -104,8 +122,15 @@ pub fn load_test_data(
     files: &DataFiles,
     whole: bool,
     listener: impl FnMut(Progress<'_>),
-) -> Result<Dataset> {
-    load(&DataSet { limit_train: Some(0), ..set.clone() }, files, whole, listener)
+) -> Result<(Dataset, Option<usize>)> {
+    let (set, mut files) = (DataSet { limit_train: Some(0), ..set.clone() }, files.clone());
+    let limit = if Path::new(&set.dataset).is_dir() { None } else { files.limit_test.take() };
+    let mut data = load(&set, &files, whole, listener)?;
+    let all = data.test.len();
+    if let Some(limit) = limit.filter(|&limit| limit < all) {
+        data.test = data.test.take(limit);
+    }
+    Ok((data, files.limit_test.is_none().then_some(all)))
 }
 
 fn load(
@@ -222,9 +247,9 @@ mod tests {
         let files = DataFiles { limit_test: Some(3), ..DataFiles::default() };
         let error = load_data(&set, &files, |_| ()).unwrap_err().to_string();
         assert!(error.contains("1.png"), "{error}");
-        let data = load_test_data(&set, &files, false, |_| ()).unwrap();
+        let data = load_test_data(&set, &files, false, |_| ()).unwrap().0;
         assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (0, 2, 2));
         let drawn = DataSet { dataset: "synthetic".into(), ..DataSet::default() };
-        assert_eq!(load_test_data(&drawn, &files, false, |_| ()).unwrap().test.len(), 3);
+        assert_eq!(load_test_data(&drawn, &files, false, |_| ()).unwrap().0.test.len(), 3);
     }
 }

@@ -1,12 +1,14 @@
 //! The data that a configuration names: their formats, and previews of them.
 
 mod batch_picture;
+mod describe;
 mod formats;
 mod load;
 mod preview;
 mod progress;
 
 pub use batch_picture::draw as draw_batch;
-pub use load::{UNREADABLE, load_data, load_test_data, samples, save_unreadable};
+pub use describe::describe_data;
+pub use load::{UNREADABLE, default_data_dir, load_data, load_test_data, samples, save_unreadable};
 pub use preview::{Preview, preview};
 pub use progress::Progress;

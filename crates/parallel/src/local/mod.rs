@@ -13,4 +13,4 @@ pub(crate) mod replicas;
 pub use across::{Across, Bring, Take, Transport};
 pub use collective::Local;
 pub use members::Members;
-pub use replicas::{Replica, run_members, run_replicas};
+pub use replicas::{Replica, run_members};

@@ -1,5 +1,5 @@
 use super::abort::{Abortable, Participant};
-use super::hangs::{Hangs, Mark, PATIENCE};
+use super::hangs::{Hangs, Mark};
 use super::members::Members;
 #[cfg(feature = "cuda")]
 use super::on_device::refuse_clones;
@@ -50,48 +50,10 @@ impl Replica {
     }
 }
 
-/// Runs `body` once for each device, each on a separate thread, and returns the results by rank.
-///
-/// If a body fails or panics, the collectives of all others fail, so none waits for it forever. The returned
-/// error is that first failure, not one that follows from it. Collectives also fail after another body has
-/// returned. (On a single device the body runs on the calling thread, and its panic is the caller's.)
-///
-/// A body that hangs is named too: one that has come to no operation of a collective for 5 minutes, while
-/// others wait. ([`run_stages`](crate::run_stages) takes another time-out.) If a body has not returned 5
-/// minutes after a failure, nothing can stop its thread: the process prints the failure and ends, with exit
-/// status 1.
-///
-/// A GPU may serve several replicas if it is opened for each: clones of one device share the memory that a step works with.
+/// As [`run_replicas`](crate::run_replicas) with the members of an existing group, one for each device.
 ///
 /// # Errors
-/// The error of the replica that failed first, and if two devices are clones of one GPU.
-pub fn run_replicas<T, E, F>(devices: &[Device], body: F) -> Result<Vec<T>, E>
-where
-    T: Send,
-    E: From<Error> + core::fmt::Display + Send,
-    F: Fn(Replica) -> Result<T, E> + Sync,
-{
-    run_within(devices, PATIENCE, body)
-}
-
-/// The same with this time-out.
-pub(crate) fn run_within<T, E, F>(devices: &[Device], patience: Duration, body: F) -> Result<Vec<T>, E>
-where
-    T: Send,
-    E: From<Error> + core::fmt::Display + Send,
-    F: Fn(Replica) -> Result<T, E> + Sync,
-{
-    match devices {
-        [] => Ok(Vec::new()),
-        [device] => Ok(vec![body(Replica::alone(device.clone()))?]),
-        _ => run_members(devices, Members::of(devices, patience)?, body),
-    }
-}
-
-/// The same with the members of an existing group, one for each device.
-///
-/// # Errors
-/// As [`run_replicas`].
+/// As there.
 pub fn run_members<T, E, F>(devices: &[Device], group: Members, body: F) -> Result<Vec<T>, E>
 where
     T: Send,
@@ -134,7 +96,8 @@ where
     // Each thread drops its end when it ends.
     let (running, ended) = channel::<Infallible>();
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
-        let spawn = |(member, participant): (M, Participant)| {
+        let mut threads = Vec::new();
+        for (member, participant) in members {
             let (name, replica) = (participant.who.replace(' ', "-"), participant.replica);
             let participant = Arc::new(participant);
             let (own, mark, running) = (Arc::clone(&participant), hangs.add(&participant), running.clone());
@@ -142,7 +105,8 @@ where
             let run = move || {
                 let _running = running;
                 mark.adopt();
-                run_one(member, &own, &mark, body)
+                let ended = catch_unwind(AssertUnwindSafe(|| body(member)));
+                own.report(ended, &mark)
             };
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
             if let Err(source) = &thread {
@@ -150,9 +114,8 @@ where
                 participant.abort(&how);
                 ends.end(Some(how));
             }
-            (replica, thread)
-        };
-        let threads: Vec<_> = members.into_iter().map(spawn).collect();
+            threads.push((replica, thread));
+        }
         drop(running);
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(hangs.pause()) {
             if let Some(sentence) = hangs.look() {
@@ -193,27 +156,28 @@ impl<E: From<Error>> Failure<E> {
     }
 }
 
-/// Runs one body, and tells the others how it ended.
-fn run_one<M, T, E, F>(member: M, participant: &Participant, mark: &Mark, body: &F) -> Result<T, Failure<E>>
-where
-    E: From<Error> + core::fmt::Display,
-    F: Fn(M) -> Result<T, E>,
-{
-    let stop = |how: String| {
-        let first = participant.abort(&how);
-        mark.end(Some(format!("{} {how}", participant.who)));
-        first
-    };
-    match catch_unwind(AssertUnwindSafe(|| body(member))) {
-        Ok(Ok(done)) => {
-            participant.leave();
-            mark.end(None);
-            Ok(done)
-        }
-        Ok(Err(error)) => Err(Failure { first: stop(format!("failed: {error}")), error }),
-        Err(panic) => {
-            let first = stop(format!("panicked: {}", message(panic.as_ref())));
-            Err(Failure::panicked(participant.replica, panic.as_ref(), first))
+impl Participant {
+    /// Tells the others how the body of this one ended.
+    fn report<T, E>(&self, ended: std::thread::Result<Result<T, E>>, mark: &Mark) -> Result<T, Failure<E>>
+    where
+        E: From<Error> + core::fmt::Display,
+    {
+        let stop = |how: String| {
+            let first = self.abort(&how);
+            mark.end(Some(format!("{} {how}", self.who)));
+            first
+        };
+        match ended {
+            Ok(Ok(done)) => {
+                self.leave();
+                mark.end(None);
+                Ok(done)
+            }
+            Ok(Err(error)) => Err(Failure { first: stop(format!("failed: {error}")), error }),
+            Err(panic) => {
+                let first = stop(format!("panicked: {}", message(panic.as_ref())));
+                Err(Failure::panicked(self.replica, panic.as_ref(), first))
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use emulated::gpus;
 use everything::{EDGE, LENS, bring, everything, value};
 use std::sync::Arc;
 use std::time::Duration;
+use towers_layers::Exchange as _;
 use towers_program::{Device, GraphCache, ReplayArgs, Span, Storage};
 use towers_tensor_cuda::Options as CudaOptions;
 use towers_tensor_cuda::{Cuda, nccl};
@@ -68,8 +69,9 @@ fn statistics_are_added_in_the_same_order_by_every_collective() {
     let sum = |mut replica: Replica| {
         let (device, at) = (replica.device.clone(), Span::new(EDGE, 9));
         let mut data = bring(&device, replica.rank(), 9)?;
-        let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
-        exchanges.run(|exchange| Ok::<_, Error>(exchange.all_reduce(&device, &mut data, at)?))?;
+        let mut exchanges = Exchanges::of_replicas(replica.collective.as_mut());
+        let passed = exchanges.all_reduce(&device, &mut data, at);
+        exchanges.end::<Error>(passed)?;
         Ok::<_, Error>(data.to_vec(&device, EDGE, 9)?)
     };
     let host = run_replicas(&vec![towers_tensor_cpu::device(1); 3], sum).unwrap();

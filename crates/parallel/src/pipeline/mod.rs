@@ -8,4 +8,4 @@ mod stages;
 
 pub use balance::balance;
 pub use schedule::{Pass, in_flight, one_forward_one_backward};
-pub use stages::{Stage, run_stages};
+pub use stages::{Stage, run_replicas, run_stages};

@@ -1,10 +1,11 @@
 use super::link::Link;
 use crate::local::abort::{Abortable, Participant};
 use crate::local::barrier::Barrier;
+use crate::local::hangs::PATIENCE;
 use crate::local::members::Members;
 #[cfg(feature = "cuda")]
 use crate::local::on_device::refuse_clones;
-use crate::local::replicas::{run_threads, run_within};
+use crate::local::replicas::{run_members, run_threads};
 use crate::{Collective, Error, Local, Replica, Result};
 use core::fmt::Display;
 use core::time::Duration;
@@ -90,11 +91,35 @@ impl Stage {
     }
 }
 
+/// Runs `body` once for each device, each on a separate thread, and returns the results by rank.
+///
+/// If a body fails or panics, the collectives of all others fail, so none waits for it forever. The returned
+/// error is that first failure, not one that follows from it. Collectives also fail after another body has
+/// returned. (On a single device the body runs on the calling thread, and its panic is the caller's.)
+///
+/// A body that hangs is named too: one that has come to no operation of a collective for 5 minutes, while
+/// others wait. ([`run_stages`] takes another time-out.) If a body has not returned 5
+/// minutes after a failure, nothing can stop its thread: the process prints the failure and ends, with exit
+/// status 1.
+///
+/// A GPU may serve several replicas if it is opened for each: clones of one device share the memory that a step works with.
+///
+/// # Errors
+/// The error of the replica that failed first, and if two devices are clones of one GPU.
+pub fn run_replicas<T, E, F>(devices: &[Device], body: F) -> Result<Vec<T>, E>
+where
+    T: Send,
+    E: From<Error> + Display + Send,
+    F: Fn(Replica) -> Result<T, E> + Sync,
+{
+    run_stages(devices, 1, PATIENCE, |replica, _| body(replica))
+}
+
 /// Runs `body` for every stage of every replica, each on a separate thread, and returns the results.
 /// `devices` are those of the first replica's stages, then those of the second one's, and so on.
 ///
 /// The collective of each [`Replica`] connects the same stage of all replicas, for gradients. That of each
-/// [`Stage`] connects the stages of one replica. With one stage this is [`run_replicas`](crate::run_replicas).
+/// [`Stage`] connects the stages of one replica. With one stage this is [`run_replicas`].
 /// If a body fails, panics or hangs, all others fail at their next operation, as there. `patience` is how long
 /// a body may keep the others waiting.
 ///
@@ -134,8 +159,14 @@ where
     if stages == 0 || !devices.len().is_multiple_of(stages) {
         return Err(Error::Uneven { devices: devices.len(), stages }.into());
     }
-    if stages == 1 {
-        return run_within(devices, patience, |replica| body(replica, Stage::whole()));
+    match (stages, devices) {
+        (_, []) => return Ok(Vec::new()),
+        (1, [device]) => return Ok(vec![body(Replica::alone(device.clone()), Stage::whole())?]),
+        (1, _) => {
+            let group = Members::of(devices, patience)?;
+            return run_members(devices, group, |replica| body(replica, Stage::whole()));
+        }
+        _ => {}
     }
     #[cfg(feature = "cuda")]
     refuse_clones(devices)?;

@@ -155,13 +155,13 @@ impl Passes {
                 };
                 let done = match (phase, kind) {
                     (CapturePhase::Capture, _) => {
-                        captured = captured.max(capture.capture(&device, &work, shard, run));
+                        captured = captured.max(capture.graphs().prepare(&device, &(work, shard), run));
                         Ok(())
                     }
                     (_, Kind::Synchronized) => run(),
                     _ => {
                         let args = ReplayArgs { first: piece.first(), ..*args };
-                        capture.replay(&device, &work, shard, &args, run)
+                        capture.graphs().run(&device, (work, shard), &args, run)
                     }
                 };
                 sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));

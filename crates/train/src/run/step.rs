@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::run::meter::Meter;
 use core::time::Duration;
-use towers_layers::{Draws, Network};
+use towers_layers::{Draws, Exchange, Network};
 use towers_parallel::Exchanges;
 use towers_program::OptimizerState;
 
@@ -69,15 +69,15 @@ pub fn train_step(
 pub fn gradients(
     network: &mut Network,
     options: &StepOptions,
-    exchanges: Option<Exchanges<'_>>,
+    mut exchanges: Option<Exchanges<'_>>,
 ) -> Result<Duration> {
     let StepOptions { draws, label_smoothing, global_batch, .. } = *options;
-    let Some(exchanges) = exchanges else {
-        network.train_pass_with(draws, label_smoothing, global_batch, None)?;
-        return Ok(Duration::ZERO);
-    };
-    exchanges
-        .run(|exchange| Ok(network.train_pass_with(draws, label_smoothing, global_batch, Some(exchange))?))
+    let others = exchanges.as_mut().map(|exchanges| exchanges as &mut dyn Exchange);
+    let passed = network.train_pass_with(draws, label_smoothing, global_batch, others);
+    match exchanges {
+        Some(exchanges) => exchanges.end(passed),
+        None => Ok(passed.map(|()| Duration::ZERO)?),
+    }
 }
 
 /// The rest of a step, after the gradients of all replicas are summed: updates the meter, the running

@@ -36,14 +36,13 @@ pub(crate) fn train(
             if pass == Pass::Forward(own) {
                 put_in_place(network, &piece)?;
             }
-            let exchanges = Exchanges::of_stage(stage);
-            exchanges.run(|exchange| match pass {
-                Pass::Forward(_) => Ok::<_, Error>(network.forward_pass(draws, Some(exchange))?),
-                Pass::Backward(_) => {
-                    Ok(network.backward_pass(draws, label_smoothing, global_batch, Some(exchange))?)
-                }
-            })?;
-            Ok(())
+            let mut exchanges = Exchanges::of_stage(stage);
+            let others = Some(&mut exchanges as _);
+            let passed = match pass {
+                Pass::Forward(_) => network.forward_pass(draws, others),
+                Pass::Backward(_) => network.backward_pass(draws, label_smoothing, global_batch, others),
+            };
+            exchanges.end(passed).map(drop)
         })?;
     }
     Ok(())
@@ -64,8 +63,9 @@ pub(crate) fn evaluate(
         let piece = batch.piece_of(passes.shards(), own);
         passes.with_shard(network, own, Some(metrics), |network| {
             put_in_place(network, &piece)?;
-            let exchanges = Exchanges::of_stage(stage);
-            exchanges.run(|exchange| Ok::<_, Error>(network.evaluate_pass_with(Some(exchange))?))?;
+            let mut exchanges = Exchanges::of_stage(stage);
+            let passed = network.evaluate_pass_with(Some(&mut exchanges));
+            exchanges.end::<Error>(passed)?;
             if stage.is_last() { ended(network, &piece) } else { Ok(()) }
         })?;
     }

@@ -1,37 +1,40 @@
 //! The devices of a resumed run: those that it was to have, as far as this machine has them.
 
-use crate::spelling::flag_of;
+use crate::{Result, count_gpus};
 use std::path::PathBuf;
 use towers_config::{DeviceKind, Devices};
+use towers_options::{Message, message};
+use towers_rendezvous::{discover, variable};
 
-/// The devices of this machine, and whether a launcher shares them out.
+/// The devices of this machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Here {
-    pub gpus: usize,
-    pub cores: usize,
-    /// Whether a launcher has started several processes.
-    pub is_shared: bool,
+struct Here {
+    gpus: usize,
+    cores: usize,
+    /// Whether a launcher has started several processes, which share them.
+    is_shared: bool,
 }
 
-impl Here {
-    pub fn look(saved: &Devices) -> anyhow::Result<Self> {
-        let place = towers_train::rendezvous::discover(towers_train::rendezvous::variable)
-            .map_err(towers_train::Error::from)?;
-        Ok(Here {
-            // Libraries of GPUs are opened for a run on GPUs alone.
-            gpus: if saved.kind() == DeviceKind::Cuda { towers_train::count_gpus() } else { 0 },
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            is_shared: place.is_some_and(|place| place.world > 1),
-        })
-    }
+/// The devices on which a run that had the `saved` ones resumes here, and the key of each option that can't be kept,
+/// with a sentence.
+///
+/// # Errors
+/// [`Error::Rendezvous`](crate::Error::Rendezvous) if a launcher's variables contradict each other.
+pub fn kept_devices(saved: &Devices) -> Result<(Devices, Vec<(&'static str, Message)>)> {
+    let here = Here {
+        // Libraries of GPUs are opened for a run on GPUs alone.
+        gpus: if saved.kind() == DeviceKind::Cuda { count_gpus() } else { 0 },
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        is_shared: discover(variable)?.is_some_and(|place| place.world > 1),
+    };
+    Ok(kept(saved, here))
 }
 
-/// The devices that a run resumes on, and the key of each option that can't be kept, with a sentence.
-pub fn kept(saved: &Devices, here: Here) -> (Devices, Vec<(&'static str, String)>) {
+fn kept(saved: &Devices, here: Here) -> (Devices, Vec<(&'static str, Message)>) {
     let (mut devices, mut changes) = (saved.clone(), Vec::new());
     let mut change = |key, before: String, now: &str, why: &str| {
-        let flag = flag_of(key);
-        changes.push((key, format!("the run had {flag} {before}, and continues with {now}: {why}")));
+        let told = message!("the run had ", [key], " {before}, and continues with {now}: {why}");
+        changes.push((key, told));
     };
     let Here { gpus, cores, is_shared } = here;
     let has = format!("this machine has {gpus} GPU{}", if gpus == 1 { "" } else { "s" });
@@ -123,8 +126,8 @@ mod tests {
             let saved = devices(gpus, stages);
             let (found, changes) = kept(&saved, HERE);
             assert_eq!(found.gpus.unwrap_or_default(), left);
-            let says = format!("the run had --gpus {}, and continues with {now}: {has}", ids(gpus));
-            assert_eq!(changes, [("devices.gpus", says)]);
+            let says = format!("the run had `devices.gpus` {}, and continues with {now}: {has}", ids(gpus));
+            assert_eq!((changes.len(), changes[0].1.to_string()), (1, says));
             assert_eq!((found.pipeline_stages, found.collective_timeout), (stages, 17));
         }
         let nothing = Here { gpus: 0, cores: 2, is_shared: true };
@@ -132,10 +135,8 @@ mod tests {
         let (found, changes) = kept(&saved, nothing);
         assert_eq!((found.device, found.threads, found.stages()), (DeviceKind::Auto, 0, 1));
         assert!(found.split_at.is_empty() && found.mpi_library.is_none() && found.mixed_devices);
-        let flags = ["--device cuda", "--threads 3", "--pipeline-stages 2", "--mpi-library /no/libmpi.so"];
-        assert!(
-            changes.len() == 4 && changes.iter().zip(flags).all(|((_, line), flag)| line.contains(flag)),
-            "{changes:?}"
-        );
+        let had = ["device` cuda", "threads` 3", "pipeline_stages` 2", "mpi_library` /no/libmpi.so"];
+        let says = |(change, had): (&(&str, Message), &str)| change.1.to_string().contains(had);
+        assert!(changes.len() == 4 && changes.iter().zip(had).all(says), "{changes:?}");
     }
 }
