@@ -36,6 +36,52 @@ fn two_and_two_epochs_are_four() {
     assert_same(&trained(&cpus(1, 2), &quick(4), &data()), &resumed, "resumed");
 }
 
+/// Ends a run after so many steps.
+struct Over(u64);
+
+impl Observer for Over {
+    fn on_step(&mut self, _: &towers_callbacks::StepInfo) -> towers_callbacks::Result<()> {
+        self.0 = self.0.saturating_sub(1);
+        Ok(())
+    }
+
+    fn is_over(&mut self) -> Option<String> {
+        (self.0 == 0).then(|| "it is late".to_owned())
+    }
+}
+
+/// The steps of a run are done within an epoch, or its time is over. The resumed run is the one that never stopped.
+#[test]
+fn a_run_that_ends_within_an_epoch_is_measured_and_continues() {
+    let straight = trained(&cpus(2, 1), &quick(3), &data());
+    let reason = |run: &Finished| match &run.outcome.end {
+        End::Stopped(reason) => reason.clone(),
+        end => panic!("{end:?}"),
+    };
+    for (most, expected) in [
+        (2, "the 2 steps of the run are done, at step 2 in epoch 1, with val_loss"),
+        (3, "the 3 steps of the run are done"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let limited = quick(3).with(|config| config.outputs.max_steps = Some(most));
+        let stopped = run_in(folder.path(), &cpus(2, 1), &limited, &data(), None, None).unwrap();
+        assert!(reason(&stopped).starts_with(expected), "{}", reason(&stopped));
+        assert_eq!(stopped.outcome.state.step, most);
+        let resume = Resume::newest(folder.path()).unwrap();
+        let again = run_in(folder.path(), &cpus(2, 1), &limited, &data(), Some(&resume), None).unwrap();
+        assert_eq!(
+            (again.outcome.state.step, reason(&again)),
+            (most, format!("the {most} steps of the run are done"))
+        );
+        let resumed = run_in(folder.path(), &cpus(2, 1), &quick(3), &data(), Some(&resume), None).unwrap();
+        assert_same(&straight, &resumed, "resumed after the steps");
+    }
+
+    let observers: Vec<Box<dyn Observer>> = vec![Box::new(Over(1))];
+    let stopped = run_on(&cpus(2, 1), &quick(3), &data(), None, None, observers).unwrap();
+    assert!(reason(&stopped).starts_with("it is late, at step 2 in epoch 1"), "{}", reason(&stopped));
+}
+
 /// Keeps the warnings of a run.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);

@@ -31,7 +31,7 @@ pub(crate) fn seconds(text: &str) -> Result<serde_json::Value, Refused> {
     if all == 0 { Err(refuse()) } else { Ok(all.into()) }
 }
 
-/// Stops a run after the epoch in which its time is over: Lightning's `max_time`. A resume has the whole time again.
+/// Stops a run after the step in which its time is over: Lightning's `max_time`. A resume has the whole time again.
 ///
 /// ```
 /// use towers_callbacks::MaxTime;
@@ -58,11 +58,13 @@ impl Observer for MaxTime {
         Ok(())
     }
 
+    fn is_over(&mut self) -> Option<String> {
+        let over = self.began.is_some_and(|began| began.elapsed() >= self.time);
+        over.then(|| format!("the time of {} s is over", self.time.as_secs()))
+    }
+
     fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        if self.began.is_none_or(|began| began.elapsed() < self.time) {
-            return Ok(Flow::Continue);
-        }
-        Ok(Flow::Stop(format!("the time of {} s is over", self.time.as_secs())))
+        Ok(self.is_over().map_or(Flow::Continue, Flow::Stop))
     }
 }
 
@@ -82,11 +84,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_stops_after_the_epoch_in_which_its_time_is_over() {
+    fn a_run_stops_when_its_time_is_over() {
         let (record, state) = (record(1, [0.0; 4]), state(vec![]));
         for (time, stops) in [(Duration::ZERO, true), (Duration::from_secs(1000), false)] {
             let mut observer = MaxTime::new(time);
             observer.on_begin(&run(9, &state)).unwrap();
+            assert_eq!(observer.is_over().is_some(), stops);
             let flow = observer.on_epoch_end(&record, &state, &Fake(0.0)).unwrap();
             assert_eq!(flow != Flow::Continue, stops);
         }

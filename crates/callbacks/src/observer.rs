@@ -313,7 +313,13 @@ pub trait Observer: Send {
         Ok(Flow::Continue)
     }
 
-    /// When the run is asked to stop in the middle of an epoch (Ctrl-C), after the current step or evaluation
+    /// Asked after every step: whether the run ends within the epoch, and why. With several replicas, and on GPUs, it ends some steps
+    /// later.
+    fn is_over(&mut self) -> Option<String> {
+        None
+    }
+
+    /// When the run is asked to stop in the middle of an epoch (Ctrl-C, or an observer that [is over](Self::is_over)), after the current step or evaluation
     /// batch.
     ///
     /// # Errors

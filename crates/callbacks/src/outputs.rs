@@ -23,8 +23,10 @@ macro_rules! outputs {
                 early_stop: Option<EarlyStop> = None, Kind::form(read_early_stop, "METRIC[:OPTIONS]"), "--early-stop METRIC[:OPTIONS]", with alias("early-stopping"), with brief("Stop when METRIC no longer improves");
                 /// End the run without an error when the loss is NaN or infinite
                 terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
-                /// Stop at the end of the epoch in which the run reaches this time: 90m, 1h30m or 20s
+                /// Stop after the step in which the run reaches this time, and save it: 90m, 1h30m or 20s
                 max_time: Option<u64> = None, Kind::form(max_time::seconds, "a time such as 90m, or a number of seconds"), "--max-time TIME";
+                /// Stop after N steps in all, within an epoch too, and save the run
+                max_steps: Option<u64> = None, Kind::Whole(1), "--max-steps N";
                 /// Also measure these metrics on the validation data
                 metrics: Vec<String> = Vec::new(), MEASURED, "--metrics NAME,...";
                 /// Record the mean loss and accuracy, the learning rate and the throughput of every N steps; 0 for never

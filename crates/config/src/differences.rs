@@ -84,7 +84,7 @@ const COMPARED_BY_DIGEST: [&str; 3] = ["data.dataset", "weights", "weights_sha25
 pub fn agreed(config: &Config) -> Vec<(String, Value)> {
     let all = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
     let agreed = all.filter(|key| is_training(key) && !COMPARED_BY_DIGEST.contains(&key.as_str()));
-    let also = ["epochs", "device_weights", "terminate_on_nan"].map(str::to_owned);
+    let also = ["epochs", "device_weights", "max_steps", "terminate_on_nan"].map(str::to_owned);
     let values = serde_json::to_value(config).unwrap_or_default();
     agreed.chain(also).map(|key| (key.clone(), value_of(&values, &key).clone())).collect()
 }

@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 use towers_callbacks::{EpochRecord, Flow, RunInfo, TrainState};
 use towers_callbacks::{RunTime, Snapshot, figure};
+use towers_metrics::Values;
 use towers_options::{Message, message};
 use towers_parallel::{Replica, Stage};
 
@@ -113,10 +114,17 @@ fn warn_once(observers: &mut ObserverGroup<'_>, warned: &mut Vec<Message>, warni
     }
 }
 
+/// Values with their names.
+fn figures(values: &Values) -> String {
+    Vec::from_iter(values.iter().map(|(name, value)| format!("{name} {}", figure(value)))).join(", ")
+}
+
 /// How the steps of an epoch ended.
 enum Steps {
     Done,
     Interrupted,
+    /// The run ends in the epoch, for this reason.
+    Ended(String),
     /// Shards are to move before the next step.
     Divided(Division),
 }
@@ -172,13 +180,14 @@ impl Run<'_> {
             && worker.take_average()?
             && let Some(values) = worker.evaluate(val, stop, |_, _| false)?
         {
-            let values =
-                Vec::from_iter(values.iter().map(|(name, value)| format!("{name} {}", figure(value))));
-            *reason += &format!("; the average of the weights has {}", values.join(", "));
+            *reason += &format!("; the average of the weights has {}", figures(&values));
         }
         worker.meet_for_snapshot()?;
         observers.ask(|observer| match end {
             End::Interrupted | End::Incomplete => observer.on_interrupt(&worker.state, worker),
+            End::Stopped(_) if worker.state.partial.steps > 0 && !diverged => {
+                observer.on_interrupt(&worker.state, worker)
+            }
             _ => observer.on_end(&worker.state, worker),
         });
         // If a process is lost before the files are written, another one writes them.
@@ -233,6 +242,9 @@ impl Run<'_> {
         if !worker.has_epochs_left() {
             return Ok(Some(End::Done));
         }
+        if let Some(reason) = worker.steps_are_over() {
+            return Ok(Some(End::Stopped(reason)));
+        }
         let (epoch, done) = (worker.state.epochs_done + 1, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -241,6 +253,7 @@ impl Run<'_> {
             match self.steps(began, done.seconds)? {
                 Steps::Done => break,
                 Steps::Interrupted => return Ok(Some(End::Interrupted)),
+                Steps::Ended(reason) => return self.measured(reason),
                 Steps::Divided(division) => self.worker.divide(division, [&mut self.train, &mut self.val])?,
             }
         }
@@ -256,10 +269,11 @@ impl Run<'_> {
     /// The steps that are left of an epoch, which began at `began` and had taken so many seconds before.
     fn steps(&mut self, began: Instant, seconds_before: f64) -> Result<Steps> {
         let Run { worker, train, observers, stop, unmeasured, .. } = self;
-        let snapshots = &worker.run.snapshots;
+        let (snapshots, last) = (&worker.run.snapshots, train.steps() as u64);
         let (device, done) = (worker.device.clone(), worker.state.partial.steps as usize);
         for batch in train.epoch(&device, worker.state.epochs_done, done)? {
-            let asked = worker.step(&batch?, stop, observers.have_failed())?;
+            let over = observers.over();
+            let asked = worker.step(&batch?, stop, (observers.have_failed(), over.is_some()))?;
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.ask(|observer| observer.on_step(&step));
@@ -291,11 +305,33 @@ impl Run<'_> {
                 worker.read_losses()?;
                 return Ok(Steps::Interrupted);
             }
+            let ended = match (asked == Request::End, worker.steps_are_over()) {
+                (true, _) => Some(over.unwrap_or_else(|| "the first replica ended the run".to_owned())),
+                (false, reason) => reason,
+            };
+            if let Some(reason) = ended.filter(|_| worker.state.partial.steps < last) {
+                worker.read_losses()?;
+                return Ok(Steps::Ended(reason));
+            }
             if let Some(division) = rates.and_then(|rates| worker.better_division(&rates)) {
                 return Ok(Steps::Divided(division));
             }
         }
         Ok(Steps::Done)
+    }
+
+    /// The end of a run within an epoch, with the metrics of the network as it is. The epoch is neither recorded nor done: a resume
+    /// continues it.
+    fn measured(&mut self, reason: String) -> Result<Option<End>> {
+        let Run { worker, val, stop, .. } = self;
+        let Some(values) = worker.evaluate(val, stop, |_, _| false)? else {
+            return Ok(Some(End::Interrupted));
+        };
+        let (epoch, step) = (worker.state.epochs_done + 1, worker.state.step);
+        Ok(Some(End::Stopped(format!(
+            "{reason}, at step {step} in epoch {epoch}, with {}",
+            figures(&values)
+        ))))
     }
 
     /// Evaluates, records, and asks the observers whether to stop. If the run is interrupted in between, all

@@ -72,6 +72,11 @@ impl<'o> ObserverGroup<'o> {
         self.ask(|observer| observer.on_warning(&warning));
     }
 
+    /// Why the run ends within the epoch, if an observer says so.
+    pub(crate) fn over(&mut self) -> Option<String> {
+        self.own.iter_mut().chain(&mut self.stopping).find_map(|observer| observer.is_over())
+    }
+
     /// Whether an observer has failed that the run can't do without. The run then stops as if it were
     /// interrupted, so that it is saved.
     pub(crate) fn have_failed(&self) -> bool {

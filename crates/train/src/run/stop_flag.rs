@@ -54,12 +54,16 @@ pub(crate) enum Request {
     None,
     /// Save a checkpoint and continue.
     Save,
+    /// End the run within the epoch: its time is over.
+    End,
     /// Stop.
     Stop,
 }
 
-/// The number that stands for a request to stop: more than all replicas have requests to save.
-const STOP: f32 = 65_536.0;
+/// The number that stands for a request to end the run: more than all replicas have requests to save.
+const END: f32 = 65_536.0;
+/// The number that stands for a request to stop: more than all replicas have other requests.
+const STOP: f32 = END * END;
 
 impl Request {
     pub(crate) fn stop_if(stop: bool) -> Request {
@@ -71,6 +75,7 @@ impl Request {
         match self {
             Request::None => 0.0,
             Request::Save => 1.0,
+            Request::End => END,
             Request::Stop => STOP,
         }
     }
@@ -79,6 +84,7 @@ impl Request {
     pub(crate) fn of_sum(sum: f32) -> Request {
         match sum {
             STOP.. => Request::Stop,
+            END.. => Request::End,
             sum if sum > 0.0 => Request::Save,
             _ => Request::None,
         }
@@ -95,7 +101,10 @@ mod tests {
         assert_eq!(of(&[Request::None; 3]), Request::None);
         assert_eq!(of(&[Request::None, Request::Save, Request::Save]), Request::Save);
         assert_eq!(of(&[Request::Save, Request::Stop, Request::None]), Request::Stop);
+        assert_eq!(of(&[Request::Save, Request::End, Request::None]), Request::End);
+        assert_eq!(of(&[Request::End, Request::Stop, Request::Save]), Request::Stop);
         assert_eq!(of(&[Request::Save; 65_535]), Request::Save);
+        assert_eq!(of(&[Request::End; 65_535]), Request::End);
         assert_eq!(of(&[Request::Stop; 65_535]), Request::Stop);
     }
 }

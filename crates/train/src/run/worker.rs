@@ -114,12 +114,23 @@ impl Worker<'_> {
         self.meter.set(&self.device, &self.state.partial)
     }
 
-    /// One training step on this replica's shards of a batch, the last one of the run if `ends` says so. Returns
+    /// Why the run has no more steps, if the configuration limits them.
+    pub(crate) fn steps_are_over(&self) -> Option<String> {
+        let most = self.run.config.outputs.max_steps?;
+        (self.state.step >= most).then(|| format!("the {most} steps of the run are done"))
+    }
+
+    /// One training step on this replica's shards of a batch, the last one of the run if `stops` says so, or `over`. Returns
     /// what any replica was asked to do after it; replicas on asynchronous devices learn it some steps late.
     ///
     /// An asynchronous device only gets the commands here. A NaN or infinite loss is found when the losses
     /// are read, and has changed no parameter until then.
-    pub(crate) fn step(&mut self, batch: &Share, stop: &StopFlag, ends: bool) -> Result<Request> {
+    pub(crate) fn step(
+        &mut self,
+        batch: &Share,
+        stop: &StopFlag,
+        (stops, over): (bool, bool),
+    ) -> Result<Request> {
         if let Some(queued) = self.collective.queued() {
             queued.at_step(self.state.step);
         }
@@ -157,8 +168,9 @@ impl Worker<'_> {
         self.throughput.add(own, began.elapsed().saturating_sub(waited));
         // A rank that found a NaN loss ends the run of all together.
         self.saves |= stop.take_save();
-        let mut request = match ends || stop.is_raised() || self.diverged {
+        let mut request = match stops || stop.is_raised() || self.diverged {
             true => Request::Stop,
+            false if over => Request::End,
             false if self.saves => Request::Save,
             false => Request::None,
         };
