@@ -7,7 +7,7 @@ use crate::spelling::flag_of;
 use std::path::Path;
 use towers_augment::ImageDataGenerator;
 use towers_config::Compiled;
-use towers_config::{Architecture, Config, Training, default_recipe, find_recipe};
+use towers_config::{Architecture, Config, DataLimit, Training, default_recipe, find_recipe};
 
 impl TrainArgs {
     /// The configuration of a new run.
@@ -80,6 +80,13 @@ impl TrainArgs {
         }
         if let Some(picture) = self.keep.picture() {
             config.outputs.plot = Some(picture.to_owned());
+        }
+        if let Some(steps) = self.keep.fast_dev_run {
+            config.training.epochs = 1;
+            config.outputs.max_steps = Some(steps);
+            config.outputs.forget_outside();
+            let samples = (steps as usize).saturating_mul(config.training.batch_size);
+            config.placement.files.limit_test = Some(DataLimit(samples.into()));
         }
         config.outputs.make_absolute().map_err(towers_train::Error::from)?;
         config.check()?;

@@ -4,8 +4,10 @@ use crate::args::{KeepArgs, TrainArgs};
 use crate::error::usage;
 use crate::spelling::flag_of;
 use anyhow::Context;
+use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process;
 use towers_config::{Config, Difference, differences, find_recipe};
 use towers_options::Message;
 use towers_runs::{RunFolder, is_locked, newest};
@@ -99,7 +101,11 @@ impl TrainArgs {
             None => (self.config()?, Vec::new()),
             Some(resume) => self.resumed_config(resume)?,
         };
-        let folder = self.keep.folder().map_or_else(|| RunFolder::numbered(&config), RunFolder::new);
+        let folder = match (self.keep.folder(), self.keep.fast_dev_run) {
+            (Some(path), _) => RunFolder::new(path),
+            (None, Some(_)) => RunFolder::new(env::temp_dir().join(format!("towers-{}", process::id()))),
+            (None, None) => RunFolder::numbered(&config),
+        };
         Ok(Start { config, folder: folder.restarted(restarted), resume, changes })
     }
 

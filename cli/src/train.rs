@@ -101,6 +101,19 @@ fn run_first(
     if outcome.is_err() {
         folder.take_back();
     }
+    if args.keep.fast_dev_run.is_some() {
+        let run = folder.path().to_owned();
+        drop(folder);
+        let removed = std::fs::remove_dir_all(&run).map_err(towers_train::Error::io("remove", &run));
+        return match outcome?.end {
+            End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
+            End::Incomplete => Ok(ExitCode::from(INCOMPLETE)),
+            End::Done | End::Stopped(_) => {
+                removed?;
+                print::text("the trial run went well; nothing of it is kept\n").or(Ok(ExitCode::SUCCESS))
+            }
+        };
+    }
     conclude(outcome?.end, folder.path())
 }
 

@@ -64,6 +64,32 @@ fn limits_take_pictures_of_every_class() {
     }
 }
 
+/// A part of the pictures by a percentage, a trial without a trace, and a network that must learn two batches by heart.
+#[test]
+fn short_runs() {
+    let place = Place::new();
+    pictures(&place);
+    let train = "train --recipe quick --batch-size 8 --epochs 2 --dataset pictures --no-progress";
+    let half = place.run(&format!("{train} --limit-train 50% --limit-test 50% --output half")).ends(0);
+    half.complains("(36 training images, 9 validation images");
+    place.run(&format!("{train} --limit-train 150%")).ends(2).complains("a percentage, as in 10%");
+
+    let trial = place.run(&format!("{train} --fast-dev-run --csv-log log.csv")).ends(0);
+    trial.says("the trial run went well; nothing of it is kept").complains("8 validation images");
+    assert!(!place.exists("runs") && !place.exists("log.csv"));
+    place.run(&format!("{train} --fast-dev-run=2 --output kept")).ends(2).complains("--output");
+
+    let learned = place
+        .run(&format!("{} --overfit-batches 2 --output learned", train.replace("--no-progress", "")))
+        .ends(0);
+    learned.says("it trains and validates on the same 16 images, for --overfit-batches");
+    place
+        .run(&format!("{train} --max-steps 3 --output three"))
+        .ends(0)
+        .says("stopped early: the 3 steps of the run are done, at step 3");
+    place.run("train --resume three --max-steps 12 --no-progress").ends(0).says("the 12 steps");
+}
+
 #[test]
 fn unbalanced_classes_are_told_and_can_be_weighted() {
     let place = Place::new();

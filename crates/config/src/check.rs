@@ -192,6 +192,11 @@ impl Config {
                 message!("left out with ", ["sampler"], ", which draws an order"),
             );
         }
+        if self.training.overfit_batches.is_some() && augmentation.validation_split > 0.0 {
+            let accepted =
+                message!("left out with ", ["augmentation.validation_split"], ", which holds samples back");
+            return refuse("overfit_batches", "given", accepted);
+        }
         self.training.class_weight.as_ref().map_or(Ok(()), ClassWeight::check)?;
         if self.training.new_head && self.training.weights.is_none() {
             return refuse(

@@ -1,12 +1,13 @@
 //! Parsers for the compact forms of the command line and of recipes.
 
+use crate::data_limit::DataLimit;
 use crate::device_weights::DeviceWeights;
 use crate::{ImageSize, Resizing};
 use core::str::FromStr;
 use serde::Serialize;
 use serde_json::{Value, json};
 use towers_callbacks::ReduceLrOnPlateau;
-use towers_dataset::Resize;
+use towers_dataset::{Limit, Resize};
 use towers_options::{Message, Refused, hint, message};
 
 /// An upper limit for replicas and threads, above what any machine can use.
@@ -37,6 +38,12 @@ pub(crate) fn image_size(text: &str) -> Result<Value, Refused> {
 pub(crate) fn resize(text: &str) -> Result<Value, Refused> {
     text.parse::<Resize>()
         .map(|resize| json!(Resizing(resize)))
+        .map_err(|accepted| Refused::MustBe(accepted.into()))
+}
+
+pub(crate) fn limit(text: &str) -> Result<Value, Refused> {
+    text.parse::<Limit>()
+        .map(|limit| json!(DataLimit(limit)))
         .map_err(|accepted| Refused::MustBe(accepted.into()))
 }
 

@@ -24,6 +24,7 @@ mod class_weight;
 mod config;
 mod cuts;
 mod data;
+mod data_limit;
 mod device_weights;
 mod differences;
 mod digest;
@@ -54,6 +55,7 @@ pub use data::{
     Preview, Progress, UNREADABLE, default_data_dir, describe_data, draw_batch, load_data, load_test_data,
     preview, samples, save_unreadable,
 };
+pub use data_limit::DataLimit;
 pub use device_weights::DeviceWeights;
 pub use differences::{Difference, agreed, differences, hyperparameters};
 pub use digest::{digest, digest_file, hex};

@@ -1,3 +1,4 @@
+use crate::data_limit::DataLimit;
 use crate::device_weights::DeviceWeights;
 use crate::forms;
 use crate::forms::MOST;
@@ -5,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+use towers_dataset::Limit;
 use towers_options::{Kind, Table, options};
 
 /// The longest time-out, in seconds.
@@ -27,7 +29,7 @@ options! {
 
 options! {
     /// The location of the data files.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq)]
     pub struct DataFiles {
         ["Data"]
         /// The folder of the data; by default data/ in the workspace of towers, or else in the user's cache
@@ -36,8 +38,8 @@ options! {
         data_url: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--data-url URL";
         /// Never download anything
         offline: bool = false, Kind::Switch, "--offline";
-        /// Use only the first N test samples; of class folders, as many of each class as can be
-        limit_test: Option<usize> = None, Kind::Whole(1), "--limit-test N";
+        /// Use only the first N test samples, or P% of them; of class folders, as many of each class as can be
+        limit_test: Option<DataLimit> = None, Kind::form(forms::limit, Limit::ACCEPTED), "--limit-test N|P%";
         /// Decode the pictures of class folders while training, and not before: auto (if their pixels would take more than half of the free memory), always or never
         stream: When = When::Auto, Kind::OneOf(&["auto", "always", "never"]), "--stream WHEN";
     }

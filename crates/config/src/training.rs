@@ -1,5 +1,6 @@
 use crate::augmentation;
 use crate::class_weight::{self, ClassWeight};
+use crate::data_limit::DataLimit;
 use crate::forms::MOST;
 use crate::forms::{self, of_optim};
 use crate::precision;
@@ -9,7 +10,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use towers_augment::{ImageDataGenerator, LoaderOptions};
 use towers_callbacks::ReduceLrOnPlateau;
-use towers_dataset::Resize;
+use towers_dataset::{Limit, Resize};
 use towers_models::Architecture;
 use towers_optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
 use towers_options::{Kind, Refused, Table, options};
@@ -35,6 +36,8 @@ options! {
         shuffle: bool = true, Kind::Switch, "--shuffle BOOL";
         /// Take as many samples of each class in an epoch: those of rare classes again and again, each time augmented anew
         sampler: Option<Sampler> = None, Kind::OneOf(&["balanced"]), "--sampler NAME";
+        /// Train and validate on the same N batches: a network that can't learn them has a fault
+        overfit_batches: Option<usize> = None, Kind::Whole(1), "--overfit-batches N";
         /// Leave out the short batch at the end of an epoch
         drop_last: bool = true, Kind::Switch;
         /// The preprocessing of pixels, in training and in evaluation: by the training images' own mean, or as Keras' caffe, tf, torch
@@ -102,8 +105,8 @@ options! {
         resize: Resizing = Resizing::default(), Kind::form(forms::resize, Resize::ACCEPTED), "--resize HOW";
         /// The names of the classes: a text with one a line, or Keras' imagenet_class_index.json; by default those of the folders
         class_names: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--class-names FILE";
-        /// Use only the first N training samples; of class folders, as many of each class as can be
-        limit_train: Option<usize> = None, Kind::Whole(1), "--limit-train N";
+        /// Use only the first N training samples, or P% of them; of class folders, as many of each class as can be
+        limit_train: Option<DataLimit> = None, Kind::form(forms::limit, Limit::ACCEPTED), "--limit-train N|P%";
         /// Leave out pictures of class folders that can't be decoded, and list them in the run's unreadable.txt
         skip_unreadable: bool = false, Kind::Switch, "--skip-unreadable";
     }

@@ -16,6 +16,7 @@
 mod data;
 mod error;
 mod files;
+mod limit;
 mod panics;
 mod pixels;
 mod resize;
@@ -26,6 +27,7 @@ mod split;
 pub use data::{Dataset, ValidationFrom};
 pub use error::{BoxError, Error, Result};
 pub use files::{Decode, Files};
+pub use limit::Limit;
 /// The crate of the arrays in which images and labels are.
 pub use ndarray;
 pub use panics::{catches_panics, caught};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use towers_dataset::{CHANNELS, Dataset, Resize, check_shape, evenly};
+use towers_dataset::{CHANNELS, Dataset, Limit, Resize, check_shape, evenly};
 
 use crate::decode::{self, Decoder, Free};
 use crate::error::{Error, Result};
@@ -63,8 +63,8 @@ pub struct ClassFolders<'a> {
     dir: PathBuf,
     shape: [usize; 3],
     resize: Resize,
-    limit_train: usize,
-    limit_test: usize,
+    limit_train: Limit,
+    limit_test: Limit,
     in_memory: u64,
     whole: bool,
     skip_unreadable: bool,
@@ -76,7 +76,7 @@ impl<'a> ClassFolders<'a> {
     /// All pictures of the folder `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let listener = Box::new(|_: Progress<'_>| {});
-        let limit = usize::MAX;
+        let limit = Limit::ALL;
         ClassFolders {
             dir: dir.into(),
             shape: [SIDE, SIDE, CHANNELS],
@@ -110,13 +110,13 @@ impl<'a> ClassFolders<'a> {
     }
 
     /// At most so many pictures of the training split, [as many of each class](towers_dataset::evenly) as can be. The others are not decoded.
-    pub fn limit_train(self, limit: usize) -> Self {
-        ClassFolders { limit_train: limit, ..self }
+    pub fn limit_train(self, limit: impl Into<Limit>) -> Self {
+        ClassFolders { limit_train: limit.into(), ..self }
     }
 
     /// At most so many pictures of the test split, and of the validation split where there is one.
-    pub fn limit_test(self, limit: usize) -> Self {
-        ClassFolders { limit_test: limit, ..self }
+    pub fn limit_test(self, limit: impl Into<Limit>) -> Self {
+        ClassFolders { limit_test: limit.into(), ..self }
     }
 
     /// Decodes pictures on demand if the pixels of all would take more than so many bytes: the splits have
@@ -183,7 +183,7 @@ impl<'a> ClassFolders<'a> {
         }
         if let Some(class) = train.class_counts(listing.classes.len()).iter().position(|&count| count == 0)
             && skip
-            && self.limit_train == usize::MAX
+            && self.limit_train == Limit::ALL
         {
             let path = self.dir.join(&listing.classes[class]);
             return Err(Error::ClassFolders {
@@ -232,9 +232,9 @@ impl<'a> ClassFolders<'a> {
     }
 }
 
-fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
+fn limited(pictures: &[Picture], limit: Limit) -> Vec<Picture> {
     let labels: Vec<u16> = pictures.iter().map(|&(_, label)| label).collect();
-    evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
+    evenly(&labels, limit.of(labels.len())).into_iter().map(|place| pictures[place].clone()).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::formats::{self, Request};
 use super::progress::Progress;
-use crate::{ColorMode, DataFiles, DataSet, Error, ImageSize, Result, When, memory};
+use crate::{ColorMode, DataFiles, DataLimit, DataSet, Error, ImageSize, Result, When, memory};
 use std::path::{Path, PathBuf};
 use towers_augment::Samples;
 use towers_dataset::{Dataset, Resize, Split};
@@ -123,12 +123,12 @@ pub fn load_test_data(
     whole: bool,
     listener: impl FnMut(Progress<'_>),
 ) -> Result<(Dataset, Option<usize>)> {
-    let (set, mut files) = (DataSet { limit_train: Some(0), ..set.clone() }, files.clone());
+    let (set, mut files) = (DataSet { limit_train: Some(DataLimit::NONE), ..set.clone() }, files.clone());
     let limit = if Path::new(&set.dataset).is_dir() { None } else { files.limit_test.take() };
     let mut data = load(&set, &files, whole, listener)?;
     let all = data.test.len();
-    if let Some(limit) = limit.filter(|&limit| limit < all) {
-        data.test = data.test.take(limit);
+    if let Some(limit) = limit {
+        data.test = data.test.take(limit.of(all));
     }
     Ok((data, files.limit_test.is_none().then_some(all)))
 }
@@ -158,8 +158,9 @@ fn load(
         ClassNames::read(file)?.apply_to(&mut data)?;
     }
     for (split, limit) in [(&mut data.train, set.limit_train), (&mut data.test, files.limit_test)] {
-        if let Some(limit) = limit.filter(|&limit| limit < split.len()) {
-            *split = split.take(limit);
+        // Class folders have applied theirs to all their pictures.
+        if let Some(limit) = limit.filter(|_| !format.limits()) {
+            *split = split.take(limit.of(split.len()));
         }
     }
     // Images of `idx` files and of named data sets have their own shape, unless another one was asked for.
@@ -244,7 +245,7 @@ mod tests {
         std::fs::write(dir.path().join("train/b/1.png"), "no picture").unwrap();
         let dataset = dir.path().to_string_lossy().into_owned();
         let set = DataSet { dataset, ..DataSet::default() };
-        let files = DataFiles { limit_test: Some(3), ..DataFiles::default() };
+        let files = DataFiles { limit_test: Some(DataLimit(3.into())), ..DataFiles::default() };
         let error = load_data(&set, &files, |_| ()).unwrap_err().to_string();
         assert!(error.contains("1.png"), "{error}");
         let data = load_test_data(&set, &files, false, |_| ()).unwrap().0;

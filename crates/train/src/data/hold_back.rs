@@ -4,10 +4,18 @@ use crate::{Config, Error, Result};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use towers_dataset::{Dataset, Split};
 
-/// The data for a run. With a `validation_split` it validates on training samples, else on the validation or
-/// test samples of the data.
-pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
+/// The data for a run, whose batches have so many samples. With a `validation_split` it validates on training samples that
+/// are held back, with `overfit_batches` on those that it trains on, else on the validation or test samples of the data.
+pub(crate) fn split(config: &Config, mut data: Dataset, batch: usize) -> Result<Dataset> {
     let validation = data.validation.take();
+    if let Some(batches) = config.training.overfit_batches {
+        let count = batches.saturating_mul(batch).min(data.train.len());
+        let mut kept = order(config.training.seed, &data.train)[..count].to_vec();
+        kept.sort_unstable();
+        data.train = data.train.select(&kept);
+        data.test = data.train.clone();
+        return Ok(data);
+    }
     match config.training.augmentation.validation_split {
         0.0 => {
             data.test = validation.unwrap_or(data.test);
@@ -15,6 +23,12 @@ pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
         }
         share => hold_back(data, share, config.training.seed),
     }
+}
+
+/// An order of the training samples that no epoch has: no epoch has this number.
+fn order(seed: u64, train: &Split) -> Vec<usize> {
+    let order = towers_philox::permutation(seed, u64::MAX, train.len() as u32);
+    order.into_iter().map(|sample| sample as usize).collect()
 }
 
 /// Validates on a `share` of the training samples, which is held back from training. The seed chooses them,
@@ -25,9 +39,7 @@ fn hold_back(mut data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
         let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());
         return Err(Error::option("augmentation.validation_split", share, accepted));
     }
-    // No epoch has this number, so no epoch has this order.
-    let order = towers_philox::permutation(seed, u64::MAX, data.train.len() as u32);
-    let mut order: Vec<usize> = order.into_iter().map(|sample| sample as usize).collect();
+    let mut order = order(seed, &data.train);
     // In the order of the set, as without a split.
     order[..cut].sort_unstable();
     order[cut..].sort_unstable();

@@ -16,7 +16,7 @@ use towers_checkpoint::Tensors;
 use towers_config::{Checked, cut_names, samples};
 use towers_dataset::{Dataset, Split};
 use towers_models::Model;
-use towers_options::Message;
+use towers_options::{Message, message};
 use towers_program::Device;
 use towers_trained::{Input, InputFit, Task, check_labels, standardization};
 
@@ -176,10 +176,17 @@ impl<'a> PreparedRun<'a> {
             None => FirstValues::read(config, &model, &data.classes)?,
             Some(_) => None,
         };
-        let data = validation_split(config, data)?;
+        let data = validation_split(config, data, global_batch(config, resume, world))?;
         let (input, augmentation) =
             preprocess(config, resume, first_values.as_ref(), fit, &data.train, observers)?;
         let (mut notes, mut warnings) = (Vec::new(), Vec::new());
+        if config.training.overfit_batches.is_some() {
+            let count = data.train.len();
+            notes.push(message!(
+                "it trains and validates on the same {count} images, for ",
+                ["overfit_batches"]
+            ));
+        }
         let class_weights =
             ClassWeights::new(config, &data.train, &data.classes, [&mut notes, &mut warnings])?;
         let val_sha256 = digest_seen(&data.test, tell(&data.test, observers))?;

@@ -2,7 +2,7 @@ use super::format::{Format, Request};
 use crate::Progress;
 use crate::{Result, When, memory};
 use std::path::Path;
-use towers_dataset::Dataset;
+use towers_dataset::{Dataset, Limit};
 use towers_rendezvous::{discover, variable};
 
 /// A folder of class folders with pictures.
@@ -21,14 +21,18 @@ impl Format for ClassFolders {
         true
     }
 
+    fn limits(&self) -> bool {
+        true
+    }
+
     fn read(&self, Request { set, files, whole, listener }: Request<'_>) -> Result<Dataset> {
         let [height, width, channels] = set.image();
         let folders =
             towers_pictures::ClassFolders::new(&set.dataset).image_size(height, width).channels(channels);
         let folders = folders.resize(set.resize.0).free_memory(memory::available);
         // The limit is applied here: the first pictures of a set that is sorted by class are all of one class.
-        let folders = folders.limit_train(set.limit_train.unwrap_or(usize::MAX));
-        let folders = folders.limit_test(files.limit_test.unwrap_or(usize::MAX));
+        let folders = folders.limit_train(set.limit_train.map_or(Limit::ALL, |limit| limit.0));
+        let folders = folders.limit_test(files.limit_test.map_or(Limit::ALL, |limit| limit.0));
         let folders = folders.on_demand_above(in_memory(files.stream, memory::available(), neighbours()));
         let told = |progress: towers_pictures::Progress<'_>| listener(Progress::Pictures(progress));
         Ok(folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(told).read()?)

@@ -31,6 +31,11 @@ pub(crate) trait Format: Sync {
         true
     }
 
+    /// Whether it applies the limits on the number of samples itself.
+    fn limits(&self) -> bool {
+        false
+    }
+
     /// Whether each picture has its own file: they are resized in any way, and decoded on demand.
     fn streams(&self) -> bool {
         false

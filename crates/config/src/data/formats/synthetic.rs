@@ -1,5 +1,5 @@
 use super::format::{Format, Request};
-use crate::Result;
+use crate::{DataLimit, Result};
 use towers_cifar::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
 use towers_dataset::Dataset;
 
@@ -14,12 +14,16 @@ impl Format for Synthetic {
         &["synthetic"]
     }
 
+    fn limits(&self) -> bool {
+        true
+    }
+
     fn is_scaled(&self) -> bool {
         false
     }
 
     fn read(&self, Request { set, files, .. }: Request<'_>) -> Result<Dataset> {
-        let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
+        let limit = |limit: Option<DataLimit>, all| limit.map_or(all, |limit| limit.of(all));
         let (train, test) =
             (limit(set.limit_train, SYNTHETIC_TRAIN), limit(files.limit_test, SYNTHETIC_TEST));
         Ok(synthetic(SEED, train, test))
