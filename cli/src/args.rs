@@ -142,6 +142,9 @@ pub struct EvaluateArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Also write a table of the predictions: image, label, prediction, and the probability of each class
+    #[arg(long, value_name = "FILE.csv")]
+    pub predictions: Option<PathBuf>,
     #[command(flatten)]
     pub network: ClassifierArgs,
     #[command(flatten)]

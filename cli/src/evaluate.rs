@@ -3,6 +3,7 @@
 use crate::args::EvaluateArgs;
 use crate::error::at_least_one;
 use crate::flags::{Flags, Keys};
+use crate::predict::record;
 use crate::{data, print};
 use serde_json::json;
 use std::fmt::Write;
@@ -22,8 +23,16 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let (mut config, whole) = data_of(&run, &replicas[0], &args.network.data)?;
     args.limit.apply(&mut config)?;
     let (data, all) = data::load_test(&config.training.data, &config.placement.files, whole)?;
-    let evaluation = towers_trained::evaluate_on(&mut replicas, &data, |_, _| {})?;
+    let mut rows = Vec::new();
+    let evaluation = towers_trained::evaluate_on(&mut replicas, &data, |_, prediction| {
+        if args.predictions.is_some() {
+            rows.push(prediction.probabilities.clone());
+        }
+    })?;
     let classifier = &replicas[0];
+    if let Some(file) = &args.predictions {
+        towers_files::write_output(file, predictions(&data, &classifier.classes, &rows)?.as_bytes())?;
+    }
     let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };
     print::text(&match args.json {
         true => format!("{}\n", object(&measured, classifier, &evaluation)),
@@ -86,6 +95,23 @@ pub fn data_of<K: Keys>(
 fn is_same_folder(one: &str, other: &str) -> bool {
     let [one_real, other_real] = [one, other].map(fs::canonicalize);
     one == other || one_real.is_ok_and(|one| other_real.is_ok_and(|other| one == other))
+}
+
+/// A table with a line for each test image: its file or number, its label, the likeliest class, and the probabilities.
+fn predictions(data: &Dataset, classes: &[String], rows: &[Vec<f32>]) -> anyhow::Result<String> {
+    let head = ["image", "label", "prediction"].map(str::to_owned).into_iter();
+    let mut table = record(head.chain(classes.iter().cloned()))?;
+    for (sample, probabilities) in rows.iter().enumerate() {
+        let image =
+            data.test.path(sample).map_or_else(|| sample.to_string(), |path| path.display().to_string());
+        let label = &data.classes[usize::from(data.test.labels[sample])];
+        let likeliest =
+            (0..classes.len()).max_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]).then(b.cmp(a)));
+        let prediction = likeliest.map_or("", |class| &classes[class]);
+        let own = [image, label.clone(), prediction.to_owned()].into_iter();
+        table += &record(own.chain(probabilities.iter().map(f32::to_string)))?;
+    }
+    Ok(table)
 }
 
 fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {

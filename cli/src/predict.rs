@@ -139,7 +139,7 @@ impl Format {
 }
 
 /// A line of a table, with the quotes that RFC 4180 demands.
-fn record(fields: impl Iterator<Item = String>) -> anyhow::Result<String> {
+pub fn record(fields: impl Iterator<Item = String>) -> anyhow::Result<String> {
     let mut table = csv::Writer::from_writer(Vec::new());
     table.write_record(fields.collect::<Vec<_>>())?;
     Ok(String::from_utf8(table.into_inner()?)?)

@@ -79,6 +79,12 @@ fn short_runs() {
     assert!(!place.exists("runs") && !place.exists("log.csv"));
     place.run(&format!("{train} --fast-dev-run=2 --output kept")).ends(2).complains("--output");
 
+    place.run("evaluate half --predictions table.csv").ends(0);
+    let table = place.read("table.csv");
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("image,label,prediction,blue,green,red", 10));
+    assert!(lines[1].contains("pictures/test/blue/024.png,blue,"), "{}", lines[1]);
+
     let learned = place
         .run(&format!("{} --overfit-batches 2 --output learned", train.replace("--no-progress", "")))
         .ends(0);

@@ -1,5 +1,5 @@
 use crate::task::check_labels;
-use crate::{Classifier, ColorMode, Error, ImageSize, Result, classify_batches};
+use crate::{Classifier, ColorMode, Error, ImageSize, Prediction, Result, classify_batches};
 use std::slice;
 use towers_dataset::{Dataset, ValidationFrom};
 use towers_metrics::{Tally, Values};
@@ -126,7 +126,7 @@ pub fn split_name(data: &Dataset) -> &'static str {
     if data.tests_on_validation() { "validation" } else { "test" }
 }
 
-/// Evaluates a classifier on all test pictures of `data`; `progress` hears how many are done.
+/// Evaluates a classifier on all test pictures of `data`; `each` hears the number of each picture, in their order, and what is predicted.
 ///
 /// Classes are the same if their names are, in any order; the data may have only some of the classifier's.
 /// Where the names of its classes are not [known](Classifier::named), labels are taken as they are.
@@ -136,9 +136,9 @@ pub fn split_name(data: &Dataset) -> &'static str {
 pub fn evaluate(
     classifier: &mut Classifier,
     data: &Dataset,
-    progress: impl FnMut(usize, usize),
+    each: impl FnMut(usize, &Prediction),
 ) -> Result<Evaluation> {
-    evaluate_on(slice::from_mut(classifier), data, progress)
+    evaluate_on(slice::from_mut(classifier), data, each)
 }
 
 /// As [`evaluate`], on all replicas of a network at once: [the same bits](crate::classify_batches) in less time.
@@ -148,7 +148,7 @@ pub fn evaluate(
 pub fn evaluate_on(
     replicas: &mut [Classifier],
     data: &Dataset,
-    mut progress: impl FnMut(usize, usize),
+    mut each: impl FnMut(usize, &Prediction),
 ) -> Result<Evaluation> {
     let split = &data.test;
     let Some(classifier) = replicas.first_mut() else { return Err(none("the number of replicas")) };
@@ -164,6 +164,7 @@ pub fn evaluate_on(
     let (mut loss, mut done, mut mistakes, mut scores) = (0.0, 0, Vec::new(), Vec::new());
     classify_batches(replicas, split.len().div_ceil(batch), read, |(), predictions| {
         for prediction in predictions {
+            each(done, &prediction);
             let label = places[usize::from(split.labels[done])];
             loss -= prediction.log_probabilities[label];
             let (taken_for, probability) = prediction.ranked()[0];
@@ -176,7 +177,6 @@ pub fn evaluate_on(
             }
             done += 1;
         }
-        progress(done, split.len());
         Ok::<_, Error>(true)
     })?;
     let correct: u64 = confusion.iter().enumerate().map(|(k, row)| row[k]).sum();
