@@ -27,6 +27,8 @@ macro_rules! outputs {
                 max_time: Option<u64> = None, Kind::form(max_time::seconds, "a time such as 90m, or a number of seconds"), "--max-time TIME";
                 /// Stop after N steps in all, within an epoch too, and save the run
                 max_steps: Option<u64> = None, Kind::Whole(1), "--max-steps N";
+                /// No warnings of unbalanced classes, of images in both sets, and of losses that show that a run goes wrong
+                no_warnings: bool = false, Kind::Switch, "--no-warnings";
                 /// Also measure these metrics on the validation data
                 metrics: Vec<String> = Vec::new(), MEASURED, "--metrics NAME,...";
                 /// Record the mean loss and accuracy, the learning rate and the throughput of every N steps; 0 for never

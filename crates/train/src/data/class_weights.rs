@@ -25,7 +25,10 @@ impl ClassWeights {
         let mut counts = vec![0; classes.len()];
         train.labels.iter().for_each(|&label| counts[usize::from(label)] += 1);
         let Some(given) = &config.training.class_weight else {
-            warnings.extend(unbalanced(&counts, classes).filter(|_| config.training.sampler.is_none()));
+            warnings.extend(
+                unbalanced(&counts, classes)
+                    .filter(|_| config.training.sampler.is_none() && !config.outputs.no_warnings),
+            );
             return Ok(ClassWeights(None));
         };
         let weights = given.of(classes, &counts)?;

@@ -3,6 +3,7 @@
 use crate::config::hyperparameters;
 use crate::data::Source;
 use crate::run::division::Division;
+use crate::run::early_warnings;
 use crate::run::long_run;
 use crate::run::observer_group::{ObserverGroup, first_reason};
 use crate::run::prepared_run::PreparedRun;
@@ -361,6 +362,12 @@ impl Run<'_> {
         record.seconds = partial.seconds + began.elapsed().as_secs_f64();
         record.images_per_second = partial.samples as f64 / partial.seconds;
         worker.record(record.clone());
+        let PreparedRun { config, data, .. } = worker.run;
+        if let Some(warning) = early_warnings::of_epoch(&worker.state.history, data.classes.len())
+            && !config.outputs.no_warnings
+        {
+            observers.warn(&warning);
+        }
         worker.meet_for_snapshot()?;
         let decisions = observers.ask(|observer| observer.on_epoch_end(&record, &worker.state, worker));
         let agreed = self.agree_on(decisions);

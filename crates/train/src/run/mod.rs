@@ -3,6 +3,7 @@
 pub(crate) mod average;
 mod device_check;
 mod division;
+mod early_warnings;
 mod first_values;
 mod fit;
 mod host_memory;

@@ -3,6 +3,7 @@
 
 use crate::data::split as validation_split;
 use crate::data::{ClassWeights, compare, described, digest_seen};
+use crate::run::early_warnings::Seen;
 use crate::run::first_values::FirstValues;
 use crate::run::measured::tally;
 use crate::run::pipeline::split as split_stages;
@@ -155,10 +156,14 @@ impl<'a> PreparedRun<'a> {
         let measures = resume.is_none() && config.training.augmentation.validation_split == 0.0;
         let new_fit = || InputFit::new(config.training.preprocessing, data.train.shape());
         let mut fit = measures.then(new_fit);
+        // A part of the training images may be held back, or all be validated on.
+        let own = measures && config.training.overfit_batches.is_none() && !config.outputs.no_warnings;
+        let mut seen = own.then(|| Seen::new(data.train.shape().iter().product()));
         let sha256 = {
             let mut tell = tell(&data.train, observers);
             digest_seen(&data.train, |images| {
                 fit.iter_mut().for_each(|fit| fit.add(images));
+                seen.iter_mut().for_each(|seen| seen.add(images));
                 tell(images)
             })?
         };
@@ -189,7 +194,14 @@ impl<'a> PreparedRun<'a> {
         }
         let class_weights =
             ClassWeights::new(config, &data.train, &data.classes, [&mut notes, &mut warnings])?;
-        let val_sha256 = digest_seen(&data.test, tell(&data.test, observers))?;
+        let val_sha256 = {
+            let mut tell = tell(&data.test, observers);
+            digest_seen(&data.test, |images| {
+                seen.iter_mut().for_each(|seen| seen.compare(images));
+                tell(images)
+            })?
+        };
+        warnings.extend(seen.and_then(|seen| seen.warning(data.test.len())));
         let batch = global_batch(config, resume, world).min(data.train.len());
         let split_at = &config.placement.devices.split_at;
         let micro_batch = micro_batch(config, batch, world);

@@ -1,0 +1,131 @@
+//! Warnings of runs that go wrong, as soon as that shows: `no_warnings` turns them off.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use towers_callbacks::EpochRecord;
+use towers_options::{Message, message};
+
+/// The mean loss after an epoch is far too large if it is so many times that of equal probabilities.
+const FAR: f64 = 2.0;
+/// The epoch after which a network should know something, and the part of the loss that it should have lost by then.
+const LEARNS: usize = 3;
+const LOST: f64 = 0.02;
+/// So many epochs in a row in which the validation loss has risen while the training loss has fallen.
+const RISING: usize = 5;
+/// The share of validation images that may be training images without a warning.
+const SHARED: f64 = 0.005;
+
+/// What the last epoch of a run has shown for the first time, with so many classes.
+pub(crate) fn of_epoch(history: &[EpochRecord], classes: usize) -> Option<Message> {
+    // The loss of a network that gives each class the same probability.
+    let even = (classes.max(2) as f64).ln();
+    let losses = |name: &str| -> Vec<f64> { history.iter().filter_map(|record| record.get(name)).collect() };
+    let (train, val) = (losses("loss"), losses("val_loss"));
+    let last = *train.last()?;
+    if train.len() == 1 && last > FAR * even {
+        return Some(message!(
+            "the loss of the first epoch is {last:.2}, far above {even:.2}, that of guessing among {classes} classes; try a \
+             lower ",
+            ["lr"]
+        ));
+    }
+    if train.len() == LEARNS && train.iter().all(|loss| *loss > (1.0 - LOST) * even) {
+        return Some(message!(
+            "after {LEARNS} epochs the loss is {last:.2}, and guessing among {classes} classes has {even:.2}: the network \
+             learns nothing; try another ",
+            ["lr"],
+            ", look at the images with `towers preview`, and at their labels"
+        ));
+    }
+    let pairs = |losses: &[f64]| losses.windows(2).map(|pair| pair[1] > pair[0]).collect::<Vec<_>>();
+    let rises: Vec<bool> = pairs(&val).iter().zip(pairs(&train)).map(|(val, train)| *val && !train).collect();
+    let in_a_row = rises.iter().rev().take_while(|rise| **rise).count();
+    (in_a_row == RISING).then(|| {
+        message!(
+            "the validation loss has risen for {RISING} epochs while the training loss fell: the network learns the training \
+             images by heart; ",
+            ["checkpoints.save_best"],
+            " keeps the best network, ",
+            ["early_stop"],
+            " ends such a run"
+        )
+    })
+}
+
+/// The images of a set, by their pixels.
+#[derive(Default)]
+pub(crate) struct Seen {
+    images: HashSet<u64>,
+    len: usize,
+    shared: usize,
+}
+
+impl Seen {
+    pub(crate) fn new(image_len: usize) -> Self {
+        Seen { len: image_len.max(1), ..Seen::default() }
+    }
+
+    fn hashes(&self, images: &[u8]) -> Vec<u64> {
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        images.chunks(self.len).map(|image| hasher.hash_one(image)).collect()
+    }
+
+    /// These are training images.
+    pub(crate) fn add(&mut self, images: &[u8]) {
+        let hashes = self.hashes(images);
+        self.images.extend(hashes);
+    }
+
+    /// These are images to validate on.
+    pub(crate) fn compare(&mut self, images: &[u8]) {
+        self.shared += self.hashes(images).iter().filter(|hash| self.images.contains(hash)).count();
+    }
+
+    /// The warning that some of `all` images to validate on are training images.
+    pub(crate) fn warning(&self, all: usize) -> Option<Message> {
+        let shared = self.shared;
+        (shared as f64 > SHARED * all as f64).then(|| {
+            message!(
+                "{shared} of the {all} images to validate on are training images too, pixel by pixel: the validation is too good"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towers_callbacks::testing::record;
+
+    /// The epochs at which there is a warning, for these losses of training and validation.
+    fn warned(losses: &[(f64, f64)]) -> Vec<usize> {
+        let history: Vec<EpochRecord> = losses
+            .iter()
+            .zip(1..)
+            .map(|(&(loss, val), epoch)| record(epoch, [loss, 0.5, val, 0.5]))
+            .collect();
+        (1..=history.len()).filter(|&epoch| of_epoch(&history[..epoch], 10).is_some()).collect()
+    }
+
+    #[test]
+    fn runs_that_go_wrong_are_told_once() {
+        let falling = |k: usize| 2.0 / k as f64;
+        assert_eq!(warned(&[(9.0, 2.0), (8.0, 2.0), (1.0, 1.0)]), [1], "far above ln(10)");
+        assert_eq!(warned(&[(2.31, 2.3), (2.30, 2.3), (2.29, 2.3), (2.3, 2.3)]), [3], "stuck at ln(10)");
+        let overfits: Vec<_> = (1..10).map(|k| (falling(k), 1.0 + 0.1 * k as f64)).collect();
+        assert_eq!(warned(&overfits), [6]);
+        let learns: Vec<_> = (1..10).map(|k| (falling(k), falling(k))).collect();
+        assert_eq!(warned(&learns), [0; 0]);
+        assert_eq!(warned(&[(2.31, 2.3), (1.9, 2.3), (1.5, 2.3)]), [0; 0], "it has learned");
+    }
+
+    #[test]
+    fn images_of_both_sets_are_counted() {
+        let mut seen = Seen::new(3);
+        seen.add(&[1, 2, 3, 4, 5, 6]);
+        seen.compare(&[4, 5, 6, 1, 2, 4]);
+        assert!(seen.warning(2).unwrap().to_string().starts_with("1 of the 2 images"));
+        assert_eq!(seen.warning(1000), None);
+    }
+}
