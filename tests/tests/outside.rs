@@ -173,7 +173,8 @@ fn other_frameworks_train_on_our_batches() {
         let ran = cargo(&place.join(name), &["run", "--quiet"]);
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         if ["failed to download", "offline mode"].iter().any(|words| err.contains(words)) {
-            println!("SKIPPED: training with {name}: {}", err.lines().last().unwrap_or_default().trim());
+            let why = err.lines().last().unwrap_or_default().trim();
+            println!("SKIPPED: training with {name}: no registry can be reached: {why}");
             continue;
         }
         let accuracy = out.split_whitespace().last().and_then(|number| number.parse::<f32>().ok());
