@@ -128,6 +128,10 @@ const PROJECTS: [Project; 13] = [
     },
 ];
 
+/// Programs that train networks of other frameworks. Their first lines name the dependencies of these.
+const FRAMEWORKS: [(&str, &str); 2] =
+    [("candle", include_str!("../outside/candle.rs")), ("burn", include_str!("../outside/burn.rs"))];
+
 #[test]
 fn projects_that_are_not_ours_stand_on_few_crates() {
     let place = tempfile::tempdir().unwrap();
@@ -138,23 +142,9 @@ fn projects_that_are_not_ours_stand_on_few_crates() {
     for project in &PROJECTS {
         let name = project.crates.join("-");
         assert!(project.program.lines().count() <= 25, "{name} is longer than a reader wants");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let dependencies = project.crates.iter().map(|name| {
-            let path = root.join("crates").join(name);
-            format!("towers-{name} = {{ path = {path:?}, default-features = false }}\n")
-        });
         let folder = place.path().join(&name);
-        std::fs::create_dir_all(folder.join("src")).unwrap();
-        let manifest = format!(
-            "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n\
-             [features]\n{}\n[dependencies]\n{}",
-            project.features,
-            dependencies.collect::<String>()
-        );
-        std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-        std::fs::write(folder.join("src/main.rs"), project.program).unwrap();
-        // The versions that are already on this machine.
-        std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+        let features = format!("[features]\n{}\n", project.features);
+        write(&folder, project.crates, &features, project.program);
         if builds {
             let ran = cargo(&folder, &["run", "--quiet", "--offline"]);
             let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -165,6 +155,48 @@ fn projects_that_are_not_ours_stand_on_few_crates() {
         assert!(least <= project.packages, "{name} brings {least} packages with it");
         assert!(most <= project.with_features, "with its features {name} brings {most} packages with it");
     }
+}
+
+/// A guess is right for a tenth of the images. Networks reach an accuracy from 0.79 up.
+#[test]
+#[ignore = "compiles other frameworks: `cargo xtask test frameworks` builds and runs their programs"]
+fn other_frameworks_train_on_our_batches() {
+    // A place that stays: their build takes minutes.
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("frameworks");
+    for (name, program) in FRAMEWORKS {
+        assert!(program.lines().count() <= 60, "{name} is longer than a reader wants");
+        let head = program.lines().filter_map(|line| line.strip_prefix("//! "));
+        let mut toml: String =
+            head.filter(|line| line.contains(" = ")).map(|line| format!("{line}\n")).collect();
+        toml += "[profile.dev]\nopt-level = 1\ndebug = false\n";
+        write(&place.join(name), &["augment", "cifar", "optim"], &toml, program);
+        let ran = cargo(&place.join(name), &["run", "--quiet"]);
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        if ["failed to download", "offline mode"].iter().any(|words| err.contains(words)) {
+            let why = err.lines().last().unwrap_or_default().trim();
+            println!("SKIPPED: training with {name}: no registry can be reached: {why}");
+            continue;
+        }
+        let accuracy = out.split_whitespace().last().and_then(|number| number.parse::<f32>().ok());
+        assert!(accuracy.is_some_and(|accuracy| accuracy > 0.5), "{name} does not learn: {out}{err}");
+    }
+}
+
+/// Writes a project that depends on these crates, without their default features. Its manifest ends with `toml`.
+fn write(folder: &Path, crates: &[&str], toml: &str, program: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let dependencies = crates.iter().map(|name| {
+        let path = root.join("crates").join(name);
+        format!("towers-{name} = {{ path = {path:?}, default-features = false }}\n")
+    });
+    let dependencies: String = dependencies.collect();
+    let package = "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
+    std::fs::create_dir_all(folder.join("src")).unwrap();
+    std::fs::write(folder.join("Cargo.toml"), format!("{package}[dependencies]\n{dependencies}{toml}"))
+        .unwrap();
+    std::fs::write(folder.join("src/main.rs"), program).unwrap();
+    // The versions that are already on this machine.
+    std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
 }
 
 /// The number of packages that a project is built from, without itself.

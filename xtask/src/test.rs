@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     ("tidy", |workspace, _| tidy::rules(workspace)),
     ("clippy", clippy),
     ("alone", tidy::alone),
+    ("frameworks", frameworks),
     ("docs", docs),
     ("kernels", kernels::step),
     ("tests", tests),
@@ -34,7 +35,8 @@ const STEPS: &[Step] = &[
 
 /// The steps that run only when they are named: they compile much of the workspace again, with other features
 /// or for another processor or system.
-const ON_REQUEST: &[&str] = &["alone", "kernels", "mpi", "cuda", "arm", "windows", "package", "import"];
+const ON_REQUEST: &[&str] =
+    &["alone", "frameworks", "kernels", "mpi", "cuda", "arm", "windows", "package", "import"];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {
@@ -122,6 +124,17 @@ fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let arguments = ["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"];
     tally.run(&mut cargo::command(&workspace.root, &arguments))
+}
+
+/// Networks of other frameworks learn from batches of our crates. The test says so where no registry can be reached.
+fn frameworks(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let test = "outside::other_frameworks_train_on_our_batches";
+    let arguments = ["test", "-p", "towers-tests", "--test", "end_to_end", "--", "--exact", "--ignored"];
+    let arguments = [&arguments[..], &["--show-output", test]].concat();
+    let passed_before = tally.passed;
+    tally.run(&mut cargo::command(&workspace.root, &arguments))?;
+    anyhow::ensure!(tally.passed > passed_before, "there is no test `{test}`");
+    Ok(())
 }
 
 /// The tests of several processes, once under each MPI that can be had here: those of the Python package
