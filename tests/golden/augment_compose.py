@@ -86,6 +86,13 @@ for order, factors in [([2, 0, 3, 1], [1.3, 0.6, 1.7, -0.1]), ([3, 1, 0, 2], [0.
     out = v2.ColorJitter().transform(PICTURE, {"fn_idx": torch.tensor(order), **dict(zip(names, factors))})
     jitters.append({"order": order, "factors": factors, "out": text(out)})
 
+blurs = []
+for channels in [1, 3]:
+    picture = PICTURE if channels == 3 else Image.fromarray(IMAGE[:, :, 1])
+    for size, sigma in [(3, 0.1), (3, 1.0), (5, 0.7), (9, 2.0)]:
+        out = v2.GaussianBlur(size).transform(picture, {"sigma": [sigma, sigma]})
+        blurs.append({"channels": channels, "kernel_size": size, "sigma": sigma, "out": text(out)})
+
 perspectives = []
 for corners in [[[0, 0], [17, 0], [17, 17], [0, 17]], [[2, 3], [16, 1], [14, 13], [4, 17]], [[4, 0], [13, 4], [17, 15], [1, 13]], [[8, 8], [9, 0], [17, 9], [0, 17]]]:
     start = [[0, 0], [SIDE - 1, 0], [SIDE - 1, SIDE - 1], [0, SIDE - 1]]
@@ -126,7 +133,7 @@ for row, column, rows, columns, values in [(2, 3, 5, 9, [0.0]), (9, 0, 8, 17, [0
 
 golden = {
     "side": SIDE, "image": text(PICTURE), "colors": text(COLORS), "mean": MEAN, "std": STD, "spaces": spaces, "policies": policies,
-    "operations": operations, "grayscale": text(v2.RandomGrayscale(1.0)(PICTURE)), "hues": hues, "jitters": jitters,
+    "operations": operations, "grayscale": text(v2.RandomGrayscale(1.0)(PICTURE)), "hues": hues, "jitters": jitters, "blurs": blurs,
     "perspectives": perspectives, "mixtures": mixtures, "erasures": erasures,
 }
 path = pathlib.Path(__file__).parent / "augment_compose.json"

@@ -11,13 +11,14 @@ use towers_augment::{
 
 const SHAPE: [usize; 3] = [32, 32, 3];
 /// Lists of torchvision's transforms.
-const LISTS: [&str; 8] = [
+const LISTS: [&str; 9] = [
     "rand-augment",
     "trivial-augment-wide",
     "auto-augment:policy=cifar10",
     "aug-mix",
     "color-jitter:brightness=0.4,contrast=0.4,saturation=0.4,hue=0.1",
     "random-perspective:p=1",
+    "gaussian-blur:kernel-size=3",
     "random-erasing:p=1",
     "random-horizontal-flip+trivial-augment-wide+random-erasing:p=0.25",
 ];

@@ -81,6 +81,7 @@ mod error;
 mod fill;
 mod fit;
 mod flow;
+mod gaussian_blur;
 mod generator;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -131,6 +132,7 @@ pub use draws::Draws;
 pub use effect::{Drawn, Effect};
 pub use error::Error;
 pub use fill::FillMode;
+pub use gaussian_blur::GaussianBlur;
 pub use generator::ImageDataGenerator;
 pub use loader::Loader;
 pub use loader_options::LoaderOptions;

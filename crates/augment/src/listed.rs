@@ -2,8 +2,8 @@
 
 use crate::text::{Field, Listed, Pairs, refuse, set};
 use crate::{
-    AugMix, AutoAugment, ColorJitter, Compose, Error, Flip, Operation, RandAugment, RandomErasing,
-    RandomPerspective, RandomResizedCrop, Transform, TrivialAugmentWide,
+    AugMix, AutoAugment, ColorJitter, Compose, Error, Flip, GaussianBlur, Operation, RandAugment,
+    RandomErasing, RandomPerspective, RandomResizedCrop, Transform, TrivialAugmentWide,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -13,10 +13,11 @@ use std::sync::Arc;
 type Entry = (&'static str, f64, fn(&Pairs<'_>) -> Result<Arc<dyn Transform>, Error>);
 
 /// All of them: the names, keys and defaults of torchvision. Where it has no default, that of its documentation's example.
-const LIST: [Entry; 17] = [
+const LIST: [Entry; 18] = [
     (AugMix::NAME, 1.0, read::<AugMix>),
     (AutoAugment::NAME, 1.0, read::<AutoAugment>),
     (ColorJitter::NAME, 1.0, read::<ColorJitter>),
+    (GaussianBlur::NAME, 1.0, read::<GaussianBlur>),
     (RandAugment::NAME, 1.0, read::<RandAugment>),
     ("random-adjust-sharpness", 0.5, |pairs| of_number(pairs, "sharpness-factor", 2.0, Operation::Sharpness)),
     ("random-autocontrast", 0.5, |pairs| fixed(pairs, Operation::AutoContrast)),

@@ -11,7 +11,7 @@ use towers_augment::{
 const SHAPE: [usize; 3] = [12, 14, 3];
 /// Every transform of the list.
 const ALL: &str = "aug-mix:severity=5,p=0.3+auto-augment:policy=cifar10,p=0.3+color-jitter:brightness=0.4,hue=-0.1/0.2,p=0.3\
-    +rand-augment:num-ops=1,p=0.3+random-adjust-sharpness:sharpness-factor=2\
+    +gaussian-blur:p=0.3+rand-augment:num-ops=1,p=0.3+random-adjust-sharpness:sharpness-factor=2\
     +random-autocontrast+random-equalize+random-erasing:value=random+random-grayscale+random-horizontal-flip\
     +random-invert+random-perspective:distortion-scale=0.3+random-posterize:bits=4\
     +random-resized-crop:scale=0.5/1,p=0.2+random-solarize:threshold=128+random-vertical-flip+trivial-augment-wide";
