@@ -1,7 +1,7 @@
 //! Flags and commands of other programs for training, with the way to do the same.
 
 /// Flags of `towers train` in other programs that are not similar to any flag here.
-const FLAGS: [(&[&str], &str); 21] = [
+const FLAGS: [(&[&str], &str); 22] = [
     (
         &["--network", "--arch", "--backbone", "--net"],
         "a network is named by --model NAME|FILE, or comes with its recipe, by --recipe NAME",
@@ -33,12 +33,24 @@ const FLAGS: [(&[&str], &str); 21] = [
         "a run begins with trained weights by --weights FILE|RUN; none are downloaded. For other classes add --new-head",
     ),
     (
-        &["--color-jitter", "--colour-jitter", "--brightness", "--saturation", "--hue"],
-        "colours are changed by --brightness-range LOW,HIGH and --channel-shift-range X, or by --rand-augment",
+        &[
+            "--auto-augment",
+            "--aa",
+            "--trivial-augment",
+            "--aug-mix",
+            "--random-erase",
+            "--random-erasing",
+            "--reprob",
+        ],
+        "torchvision's augmentations are a list: --compose auto-augment:policy=imagenet+random-erasing:p=0.25",
     ),
     (
-        &["--class-weight", "--class-weights", "--weighted-loss", "--balanced"],
-        "all pictures weigh the same; to show a rare class more often, put copies of its pictures into its folder",
+        &["--color-jitter", "--colour-jitter", "--brightness", "--saturation", "--hue"],
+        "colours are changed by --compose color-jitter:brightness=0.4,contrast=0.4,saturation=0.4,hue=0.1",
+    ),
+    (
+        &["--class-weights", "--weighted-loss", "--balanced"],
+        "--class-weight balanced weighs the loss of each class, and --sampler balanced shows rare ones more often",
     ),
     (
         &["--metric", "--topk"],

@@ -66,6 +66,14 @@ for kind, images, last in [("pictures", pictures, [to_float]), ("tensors", tenso
         ("rotation+zoom+shift+flip", measured([turn, v2.RandomHorizontalFlip()])),
         ("resized crop+flip", measured([v2.RandomResizedCrop(32, antialias=False), v2.RandomHorizontalFlip()])),
         ("rand_augment", measured([v2.RandAugment()])),
+        ("trivial-augment-wide", measured([v2.TrivialAugmentWide()])),
+        ("auto-augment:policy=cifar10", measured([v2.AutoAugment(v2.AutoAugmentPolicy.CIFAR10)])),
+        ("aug-mix", measured([v2.AugMix()])),
+        ("color-jitter:brightness=0.4,contrast=0.4,saturation=0.4,hue=0.1", measured([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)])),
+        ("random-perspective:p=1", measured([v2.RandomPerspective(p=1)])),
+        ("gaussian-blur:kernel-size=3", measured([v2.GaussianBlur(3)])),
+        ("random-horizontal-flip+trivial-augment-wide+random-erasing:p=0.25", lambda images=images, last=last: torchvision(
+            v2.Compose([v2.RandomHorizontalFlip(), v2.TrivialAugmentWide(), *last, v2.RandomErasing(p=0.25)]), images)),
     ]
 for peer, cases in peers.items():
     for operations, measure in cases:

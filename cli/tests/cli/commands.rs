@@ -136,7 +136,8 @@ fn predict_goes_on_behind_a_bad_picture() {
 fn flags_of_the_augmentation_train_evaluate_and_preview() {
     let place = Place::new();
     let flags = "--rotation-range 15 --zoom-range 0.8,1.1 --width-shift-range 3 --horizontal-flip false --alternating-flip \
-                 --brightness-range 0.8,1.2 --rand-augment --random-resized-crop 0.5,1 --featurewise-std-normalization";
+                 --brightness-range 0.8,1.2 --rand-augment --random-resized-crop 0.5,1 --featurewise-std-normalization \
+                 --compose color-jitter:hue=0.1,p=0.8+random-erasing:value=random";
     let data = "--dataset synthetic --limit-train 200";
     let few = "--limit-test 10 --epochs 1 --no-progress";
     place.run(&format!("train --quick --validation-split 0.2 {few} {data} {flags}")).ends(0);
@@ -150,6 +151,11 @@ fn flags_of_the_augmentation_train_evaluate_and_preview() {
         "train --resume runs/quick-1 --rotation-range 9",
         "--rotation-range can't change when a run is resumed: the run has 15.0, this command line 9.0;",
     );
+    place.refuses(
+        "train --resume runs/quick-1 --compose random-erasing",
+        "--compose can't change when a run is resumed",
+    );
+    place.refuses("train --quick --compose random-erase", "did you mean `random-erasing`?");
     place.prints(
         &format!("preview {data} --samples 3 --columns 4 {flags} --save-to-dir all --save-prefix x"),
         "9 pictures into all",

@@ -10,6 +10,18 @@ use towers_augment::{
 };
 
 const SHAPE: [usize; 3] = [32, 32, 3];
+/// Lists of torchvision's transforms.
+const LISTS: [&str; 9] = [
+    "rand-augment",
+    "trivial-augment-wide",
+    "auto-augment:policy=cifar10",
+    "aug-mix",
+    "color-jitter:brightness=0.4,contrast=0.4,saturation=0.4,hue=0.1",
+    "random-perspective:p=1",
+    "gaussian-blur:kernel-size=3",
+    "random-erasing:p=1",
+    "random-horizontal-flip+trivial-augment-wide+random-erasing:p=0.25",
+];
 const IMAGES: usize = 512;
 const ROUNDS: usize = 5;
 
@@ -72,8 +84,12 @@ fn main() -> Result<(), Error> {
             new().random_resized_crop(RandomResizedCrop::default()).horizontal_flip(true)
         }),
         ("rand_augment", new().rand_augment(RandAugment::default())),
-    ] {
-        let pipeline = options.build(SHAPE)?;
+    ]
+    .into_iter()
+    .map(|(operations, options)| (operations, Ok(options)))
+    .chain(LISTS.map(|list| (list, list.parse().map(|list| new().compose(list)))))
+    {
+        let pipeline = options?.build(SHAPE)?;
         let rate = images_per_second(&pipeline, &images)?;
         let place = match pipeline.unplaceable() {
             None => format!(", \"ms_to_place_50000\": {:.1}", milliseconds_to_place(&pipeline)),

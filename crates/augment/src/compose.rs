@@ -1,6 +1,6 @@
 //! Random operations in an order of the caller's choice: torchvision's `Compose` and `RandomApply`.
 
-use crate::{Draws, Error, ImageDataGenerator, Operation, Pipeline, RandAugment, RandomResizedCrop};
+use crate::{Draws, Error, ImageDataGenerator, Operation, Pipeline, RandAugment, RandomResizedCrop, text};
 use std::fmt;
 use std::sync::Arc;
 use towers_philox::{Philox, domain};
@@ -9,8 +9,9 @@ use towers_philox::{Philox, domain};
 /// and `v2.RandomApply`.
 ///
 /// An operation is anything that is a [`Transform`]: the random options of an [`ImageDataGenerator`], in its
-/// fixed order; [`RandomResizedCrop`]; [`RandAugment`]; a fixed [`Operation`] or [`Flip`]; another `Compose`;
-/// and types of your own.
+/// fixed order; torchvision's transforms, such as [`ColorJitter`](crate::ColorJitter) and [`RandAugment`]; a fixed
+/// [`Operation`] or [`Flip`]; another `Compose`; and types of your own. Those of torchvision have a text, so a list of them
+/// can be [parsed](#impl-FromStr-for-Compose) and saved.
 ///
 /// The draws are a pure function of (seed, epoch, sample), as all others. Those of a step depend on its place
 /// in the list too, but neither on its probability nor on the other steps. In evaluation no step does
@@ -42,9 +43,10 @@ struct Step {
 }
 
 impl PartialEq for Step {
-    /// Operations are equal if they are clones of one.
+    /// Operations are equal if they are clones of one, or have the same text.
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.transform, &other.transform) && self.probability == other.probability
+        let same = || self.transform.text().is_some_and(|text| other.transform.text() == Some(text));
+        self.probability == other.probability && (Arc::ptr_eq(&self.transform, &other.transform) || same())
     }
 }
 
@@ -63,6 +65,16 @@ impl Compose {
     pub fn with_probability(mut self, probability: f64, transform: impl Transform + 'static) -> Self {
         self.steps.push(Step { transform: Arc::new(transform), probability });
         self
+    }
+
+    /// The operations with their probabilities.
+    pub(crate) fn of(steps: Vec<(f64, Arc<dyn Transform>)>) -> Self {
+        let step = |(probability, transform)| Step { transform, probability };
+        Compose { steps: steps.into_iter().map(step).collect() }
+    }
+
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (f64, &dyn Transform)> {
+        self.steps.iter().map(|step| (step.probability, &*step.transform))
     }
 
     /// A pipeline of these operations alone, for images of `shape` (height, width, channels).
@@ -114,6 +126,17 @@ impl Compose {
     }
 }
 
+/// The pipeline of a transform that works on the bytes of pictures, and has this text.
+///
+/// # Errors
+/// [`Error::Option`] for images that are no pictures.
+pub(crate) fn of_bytes(text: String, shape: [usize; 3]) -> Result<Pipeline, Error> {
+    if shape[2] != 1 && shape[2] != 3 {
+        return Err(text::refuse(text, "left out for images that have neither 1 nor 3 channels"));
+    }
+    ImageDataGenerator::new().build(shape)
+}
+
 /// 2^64 divided by the golden ratio, whose multiples lie far apart: steps of one kind must not draw alike.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -152,6 +175,11 @@ pub trait Transform: fmt::Debug + Send + Sync {
     fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
         ImageDataGenerator::new().build(shape)
     }
+
+    /// The text that stands for it in a list of a recipe, without its probability; by default there is none.
+    fn text(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Its random options, in its fixed order.
@@ -173,6 +201,10 @@ impl Transform for RandAugment {
     fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
         ImageDataGenerator::new().rand_augment(*self).build(shape)
     }
+
+    fn text(&self) -> Option<String> {
+        Some(text::write(self))
+    }
 }
 
 impl Transform for RandomResizedCrop {
@@ -182,6 +214,10 @@ impl Transform for RandomResizedCrop {
 
     fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
         ImageDataGenerator::new().random_resized_crop(*self).build(shape)
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(text::write(self))
     }
 }
 
@@ -199,15 +235,26 @@ impl Transform for Compose {
 /// Always this operation, with its number.
 impl Transform for Operation {
     fn draw(&self, _: [usize; 3], _: u64, _: u64, _: u32) -> Draws {
-        let mut draws = Draws::default();
-        draws.rand_augment[0] = *self;
-        draws
+        Draws::of(&[*self])
     }
 
     fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
         let pipeline = RandAugment::default().build(shape)?;
         self.draw(shape, 0, 0, 0).check([shape[0], shape[1]])?;
         Ok(pipeline)
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(match *self {
+            Operation::Sharpness(factor) => format!("random-adjust-sharpness:sharpness-factor={factor}"),
+            Operation::AutoContrast => "random-autocontrast".to_owned(),
+            Operation::Equalize => "random-equalize".to_owned(),
+            Operation::Color(0.0) => "random-grayscale".to_owned(),
+            Operation::Invert => "random-invert".to_owned(),
+            Operation::Posterize(bits) => format!("random-posterize:bits={bits}"),
+            Operation::Solarize(threshold) => format!("random-solarize:threshold={threshold}"),
+            _ => return None,
+        })
     }
 }
 
@@ -224,5 +271,10 @@ impl Transform for Flip {
     fn draw(&self, _: [usize; 3], _: u64, _: u64, _: u32) -> Draws {
         let horizontal_flip = *self == Flip::Horizontal;
         Draws { horizontal_flip, vertical_flip: !horizontal_flip, ..Draws::default() }
+    }
+
+    fn text(&self) -> Option<String> {
+        let name = if *self == Flip::Horizontal { "random-horizontal-flip" } else { "random-vertical-flip" };
+        Some(name.to_owned())
     }
 }

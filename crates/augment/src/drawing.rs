@@ -35,7 +35,7 @@ impl Draws {
         let composed = options.compose.as_ref();
         Draws {
             composed: composed.map_or_else(Vec::new, |compose| compose.draws(shape, seed, epoch, sample)),
-            rand_augment: options.rand_augment.map_or_else(Default::default, |policy| {
+            operations: options.rand_augment.map_or_else(Default::default, |policy| {
                 policy.draw(&mut stream(const { domain("rand_augment") }), [h, w])
             }),
             rotation: around(options.rotation_range, const { domain("rotation") }),
@@ -68,6 +68,8 @@ impl Draws {
                 let (row, column) = (rng.below(h as u32) as usize, rng.below(w as u32) as usize);
                 Cutout { row, column, side }
             }),
+            effect: None,
+            erased: None,
         }
     }
 }

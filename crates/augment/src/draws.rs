@@ -1,7 +1,8 @@
 //! The random decisions about a sample.
 
+use crate::erased::{Erased, Show};
 use crate::resized_crop::ResizedCrop;
-use crate::{Error, Operation};
+use crate::{Drawn, Error, Operation};
 use std::fmt;
 use std::ops::Range;
 
@@ -20,8 +21,10 @@ use std::ops::Range;
 pub struct Draws {
     /// The draws of each step of a [`Compose`](crate::Compose). None of them is none for each.
     pub composed: Vec<Draws>,
-    /// The operations of RandAugment, one after the other.
-    pub rand_augment: [Operation; Draws::OPERATIONS],
+    /// Operations on bytes, one after the other.
+    pub operations: [Operation; Draws::OPERATIONS],
+    /// What happens to the bytes then.
+    pub effect: Option<Drawn>,
     /// In degrees, counterclockwise on the screen for the content. Keras' `theta`.
     pub rotation: f64,
     /// Rows: output row y shows input row y + `height_shift`. Keras' `tx`.
@@ -47,13 +50,16 @@ pub struct Draws {
     pub resized_crop: Option<ResizedCrop>,
     /// The blanked square.
     pub cutout: Option<Cutout>,
+    /// The rectangle that is erased from the network's input, after the standardization.
+    pub erased: Option<Erased>,
 }
 
 impl Default for Draws {
     fn default() -> Self {
         Draws {
             composed: Vec::new(),
-            rand_augment: [Operation::Identity; Draws::OPERATIONS],
+            operations: [Operation::Identity; Draws::OPERATIONS],
+            effect: None,
             rotation: 0.0,
             height_shift: 0.0,
             width_shift: 0.0,
@@ -66,6 +72,7 @@ impl Default for Draws {
             crop: [0, 0],
             resized_crop: None,
             cutout: None,
+            erased: None,
         }
     }
 }
@@ -94,7 +101,7 @@ impl Cutout {
 }
 
 impl Draws {
-    /// The most operations of RandAugment.
+    /// The most operations.
     pub const OPERATIONS: usize = 4;
 
     /// Refuses numbers that are not finite, those of operations beyond what fixed point holds, and places
@@ -106,8 +113,11 @@ impl Draws {
             return Err(Error::option("draws", self, "finite"));
         }
         const MOST: f64 = (1 << 24) as f64;
-        if !self.rand_augment.iter().all(|operation| operation.number().abs() <= MOST) {
+        if !self.operations.iter().all(|operation| operation.number().abs() <= MOST) {
             return Err(Error::option("draws", self, format!("with operations by {MOST} at most")));
+        }
+        if let Some(erased) = &self.erased {
+            erased.check([h, w])?;
         }
         match self.resized_crop {
             Some(crop) if !crop.fits([h, w]) => {
@@ -117,9 +127,24 @@ impl Draws {
         }
     }
 
-    /// Whether anything was drawn.
+    /// Draws of these operations, [`Draws::OPERATIONS`] at most.
+    pub(crate) fn of(operations: &[Operation]) -> Self {
+        let mut draws = Draws::default();
+        draws.operations.iter_mut().zip(operations).for_each(|(to, &operation)| *to = operation);
+        draws
+    }
+
+    /// Whether anything was drawn for the time before the standardization.
     pub(crate) fn change(&self) -> bool {
-        *self != Draws::default()
+        *self != Draws { erased: self.erased.clone(), ..Draws::default() }
+    }
+
+    /// Erases all rectangles from `input` (HWC of `shape`), those of a [`Compose`](crate::Compose) first.
+    pub(crate) fn erase(&self, shape: [usize; 3], input: &mut [f32], show: Show) {
+        self.composed.iter().for_each(|step| step.erase(shape, input, show));
+        if let Some(erased) = &self.erased {
+            erased.apply(shape, input, show);
+        }
     }
 
     /// Whether values change, but for where they stand, before the standardization.
@@ -147,12 +172,14 @@ impl fmt::Display for Draws {
             separator = ", ";
             written
         };
-        let composed = self.composed.iter().filter(|step| step.change());
-        for step in composed {
+        for step in self.composed.iter().filter(|step| **step != Draws::default()) {
             part(true, format_args!("{step}"))?;
         }
-        for operation in self.rand_augment {
+        for operation in self.operations {
             part(operation != Operation::Identity, format_args!("{operation}"))?;
+        }
+        if let Some(effect) = &self.effect {
+            part(true, format_args!("{effect}"))?;
         }
         part(self.rotation != 0.0, format_args!("rotation {:.2} degrees", self.rotation))?;
         part(self.height_shift != 0.0, format_args!("height_shift {:.2} px", self.height_shift))?;
@@ -171,6 +198,9 @@ impl fmt::Display for Draws {
         }
         if let Some(Cutout { row, column, side }) = self.cutout {
             part(true, format_args!("cutout {side}x{side} at row {row}, column {column}"))?;
+        }
+        if let Some(erased) = &self.erased {
+            part(true, format_args!("{erased}"))?;
         }
         if separator.is_empty() { f.write_str("no change") } else { Ok(()) }
     }

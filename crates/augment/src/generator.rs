@@ -15,7 +15,8 @@ use crate::{Compose, Draws, Error, FillMode, Mean, RandAugment, RandomResizedCro
 /// 4. random crop* or random resized crop*;
 /// 5. the preprocessing function, the reversal of channels*, `rescale`, the sample's own mean and deviation, those of the set, ZCA whitening;
 /// 6. cutout*;
-/// 7. mixup* or cutmix* with another sample that passed 1 to 6: a [`Loader`](crate::Loader) does that.
+/// 7. random erasing* of a `Compose`;
+/// 8. mixup* or cutmix* with another sample that passed 1 to 7: a [`Loader`](crate::Loader) does that.
 ///
 /// ```
 /// use towers_augment::{FillMode, ImageDataGenerator};
@@ -100,8 +101,8 @@ pub struct ImageDataGenerator {
     pub random_resized_crop: Option<RandomResizedCrop>,
     /// The side of the square that is blanked; 0 is off.
     pub cutout: usize,
-    /// Random steps in an order of the caller's choice, before all others. They are not saved with the other options.
-    #[cfg_attr(feature = "serde", serde(skip))]
+    /// Random steps in an order of the caller's choice, before all others. They are saved with the other options if each of
+    /// them has a text.
     pub compose: Option<Compose>,
     /// Some operations of a list, each with the same strength.
     pub rand_augment: Option<RandAugment>,
@@ -219,7 +220,13 @@ impl ImageDataGenerator {
     /// Refuses values that make no sense for images of a shape (height, width, channels); [`build`](Self::build) does so too.
     ///
     /// # Errors [`Error::Option`] with the option, the value, and the accepted values.
-    pub fn validate(&self, [h, w, c]: [usize; 3]) -> Result<(), Error> {
+    pub fn validate(&self, shape: [usize; 3]) -> Result<(), Error> {
+        self.check(shape)?;
+        self.compose.iter().try_for_each(|compose| compose.pipelines(shape).map(drop))
+    }
+
+    /// Refuses values of all options but `compose`.
+    pub(crate) fn check(&self, [h, w, c]: [usize; 3]) -> Result<(), Error> {
         self.width_shift_range.check("width_shift_range")?;
         self.height_shift_range.check("height_shift_range")?;
         self.zoom_range.check()?;

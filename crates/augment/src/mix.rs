@@ -89,7 +89,7 @@ fn beta(alpha: f64, rng: &mut Philox) -> f64 {
 
 /// The logarithm of a number from the distribution Gamma(alpha, 1): G. Marsaglia and W. W. Tsang, "A simple method for generating
 /// gamma variables" (2000), with their way for an alpha below 1.
-fn log_gamma(alpha: f64, rng: &mut Philox) -> f64 {
+pub(crate) fn log_gamma(alpha: f64, rng: &mut Philox) -> f64 {
     let d = alpha + 1.0 - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
     let boost = (1.0 - rng.unit_f64()).ln() / alpha;

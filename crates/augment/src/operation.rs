@@ -1,8 +1,9 @@
-//! The operations of RandAugment on bytes: Pillow's, rounding included, which torchvision calls for pictures.
+//! Operations on bytes: Pillow's, rounding included, which torchvision calls for pictures.
 
+use crate::{hue, moved};
 use std::fmt;
 
-/// One operation of RandAugment.
+/// One operation on the bytes of an image, of those that RandAugment and its relatives draw from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -35,6 +36,10 @@ pub enum Operation {
     AutoContrast,
     /// Evens out each channel's histogram.
     Equalize,
+    /// Makes 255 - x of every value x.
+    Invert,
+    /// Turns the hue by this share of the circle of colours, from -0.5 to 0.5.
+    Hue(f64),
 }
 
 impl fmt::Display for Operation {
@@ -54,6 +59,8 @@ impl fmt::Display for Operation {
             Operation::Solarize(x) => write!(f, "solarize {x:.0}"),
             Operation::AutoContrast => f.write_str("auto_contrast"),
             Operation::Equalize => f.write_str("equalize"),
+            Operation::Invert => f.write_str("invert"),
+            Operation::Hue(x) => write!(f, "hue {x:+.2}"),
         }
     }
 }
@@ -62,7 +69,7 @@ impl Operation {
     /// The number that it has, if any.
     pub(crate) fn number(self) -> f64 {
         match self {
-            Operation::Identity | Operation::AutoContrast | Operation::Equalize => 0.0,
+            Operation::Identity | Operation::AutoContrast | Operation::Equalize | Operation::Invert => 0.0,
             Operation::TranslateX(pixels) | Operation::TranslateY(pixels) => f64::from(pixels),
             Operation::Posterize(bits) => f64::from(bits),
             Operation::ShearX(by) | Operation::ShearY(by) => by,
@@ -71,29 +78,44 @@ impl Operation {
             Operation::Brightness(factor)
             | Operation::Color(factor)
             | Operation::Contrast(factor)
-            | Operation::Sharpness(factor) => factor,
+            | Operation::Sharpness(factor)
+            | Operation::Hue(factor) => factor,
+        }
+    }
+
+    /// Where the output at (x, y) shows the input, as in [`moved::nearest`]; `None` if all pixels stay.
+    fn map(self, [h, w, _]: [usize; 3]) -> Option<[f64; 6]> {
+        Some(match self {
+            Operation::ShearX(by) => [1.0, by, 0.0, 0.0, 1.0, 0.0],
+            Operation::ShearY(by) => [1.0, 0.0, 0.0, by, 1.0, 0.0],
+            Operation::TranslateX(by) => [1.0, 0.0, -f64::from(by), 0.0, 1.0, 0.0],
+            Operation::TranslateY(by) => [1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(by)],
+            Operation::Rotate(degrees) => {
+                let (sin, cos) = (-degrees.to_radians()).sin_cos();
+                let (x, y) = (w as f64 / 2.0, h as f64 / 2.0);
+                [cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y]
+            }
+            _ => return None,
+        })
+    }
+
+    /// [`apply`](Self::apply), but with a bilinear mixture of pixels where it moves them.
+    pub(crate) fn apply_bilinear(self, shape: [usize; 3], image: &mut [u8], spare: &mut Vec<u8>) {
+        match self.map(shape) {
+            Some([a, b, c, d, e, f]) => {
+                moved::bilinear(shape, image, spare, |[x, y]| [a * x + b * y + c, d * x + e * y + f])
+            }
+            None => self.apply(shape, image, spare),
         }
     }
 
     /// Changes `image` (HWC of `shape`). `spare` is memory.
     pub(crate) fn apply(self, shape: [usize; 3], image: &mut [u8], spare: &mut Vec<u8>) {
-        let [h, w, c] = shape;
+        if let Some(map) = self.map(shape) {
+            return moved::nearest(map, shape, image, spare);
+        }
+        let c = shape[2];
         match self {
-            Operation::Identity => {}
-            Operation::ShearX(by) => transform([1.0, by, 0.0, 0.0, 1.0, 0.0], shape, image, spare),
-            Operation::ShearY(by) => transform([1.0, 0.0, 0.0, by, 1.0, 0.0], shape, image, spare),
-            Operation::TranslateX(by) => {
-                transform([1.0, 0.0, -f64::from(by), 0.0, 1.0, 0.0], shape, image, spare);
-            }
-            Operation::TranslateY(by) => {
-                transform([1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(by)], shape, image, spare);
-            }
-            Operation::Rotate(degrees) => {
-                let (sin, cos) = (-degrees.to_radians()).sin_cos();
-                let (x, y) = (w as f64 / 2.0, h as f64 / 2.0);
-                let map = [cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y];
-                transform(map, shape, image, spare);
-            }
             Operation::Brightness(factor) => {
                 image.iter_mut().for_each(|value| *value = blend(0, *value, factor));
             }
@@ -103,7 +125,6 @@ impl Operation {
                     pixel.iter_mut().for_each(|value| *value = blend(grey, *value, factor));
                 }
             }
-            Operation::Color(_) => {}
             Operation::Contrast(factor) => {
                 let mean = mean_grey(image, c);
                 image.iter_mut().for_each(|value| *value = blend(mean, *value, factor));
@@ -119,6 +140,10 @@ impl Operation {
                 .for_each(|value| *value = 255 - *value),
             Operation::AutoContrast => each_channel(image, c, stretched),
             Operation::Equalize => each_channel(image, c, equalized),
+            Operation::Invert => image.iter_mut().for_each(|value| *value = 255 - *value),
+            // In 255ths of a turn.
+            Operation::Hue(by) if c == 3 => hue::turn(image, (by * 255.0) as i32 as u8),
+            _ => {}
         }
     }
 }
@@ -142,23 +167,6 @@ fn mean_grey(image: &[u8], c: usize) -> u8 {
     };
     let count = (image.len() / if c == 3 { 3 } else { 1 }) as f64;
     (sum as f64 / count + 0.5) as u8
-}
-
-/// Moves pixels: the output at (x, y) shows the input at (a x + b y + c, d x + e y + f), the nearest pixel, black outside. In
-/// fixed point with 16 bits, as Pillow counts.
-fn transform(map: [f64; 6], [h, w, c]: [usize; 3], image: &mut [u8], spare: &mut Vec<u8>) {
-    let fix = |value: f64| (value * 65536.0 + 0.5).floor() as i64;
-    let [mx, my] = [0, 3].map(|k| [map[k], map[k + 1], map[k + 2] + 0.5 * (map[k] + map[k + 1])].map(fix));
-    spare.clear();
-    spare.extend_from_slice(image);
-    image.fill(0);
-    for (place, pixel) in image.chunks_exact_mut(c).enumerate() {
-        let (x, y) = ((place % w) as i64, (place / w) as i64);
-        let [column, row] = [mx, my].map(|[a, b, c]| (a * x + b * y + c) >> 16);
-        if (0..w as i64).contains(&column) && (0..h as i64).contains(&row) {
-            pixel.copy_from_slice(&spare[(row as usize * w + column as usize) * c..][..c]);
-        }
-    }
 }
 
 /// The mixture with the mean of 3 x 3 pixels, of which the middle one counts five times; pixels at the edge stay.

@@ -1,5 +1,6 @@
 //! From a u8 image to the floats a network sees.
 
+use crate::erased::Show;
 use crate::preprocess::Preprocess;
 use crate::rand_augment::Canvas;
 use crate::resample::Resampler;
@@ -87,7 +88,7 @@ impl Pipeline {
         if shape.contains(&0) {
             return Err(Error::EmptyImage { shape });
         }
-        options.validate(shape)?;
+        options.check(shape)?;
         let subtract_first = match &options.preprocess {
             Preprocess::None => None,
             Preprocess::SubtractMean(mean) => Some(mean.expand(shape, "the mean to subtract first")?),
@@ -148,6 +149,7 @@ impl Pipeline {
         self.augment(draws, self.subtract_first.as_deref(), image, out, scratch);
         self.standardizer.apply(out, &mut scratch.image);
         self.blank(draws, out);
+        draws.erase(self.shape, out, Show::Input);
         Ok(())
     }
 
@@ -209,7 +211,7 @@ impl Pipeline {
         scratch: &mut Scratch,
     ) {
         let mut canvas = take(&mut scratch.canvas);
-        match canvas.paint(&draws.rand_augment, self.shape, image) {
+        match canvas.paint(draws, self.shape, image) {
             Some(painted) => self.move_and_recolor(draws, mean, painted, out, scratch),
             None => self.move_and_recolor(draws, mean, image, out, scratch),
         }

@@ -63,7 +63,7 @@ impl Pipeline {
             ("samplewise_std_normalization", o.samplewise_std_normalization),
             ("zca_whitening", o.zca_whitening),
             ("random_resized_crop", o.random_resized_crop.is_some()),
-            ("compose", o.compose.is_some()),
+            ("compose", o.compose.as_ref().is_some_and(|compose| compose.steps().next().is_some())),
             ("rand_augment", o.rand_augment.is_some()),
             ("mixup", o.mixup > 0.0),
             ("cutmix", o.cutmix > 0.0),

@@ -1,5 +1,6 @@
 //! Augmented images laid out for people to look at.
 
+use crate::erased::Show;
 use crate::{Draws, Error, ImageDataGenerator, Pipeline, Samples, Scratch};
 use ndarray::Array3;
 
@@ -11,8 +12,8 @@ impl Pipeline {
     ///
     /// Row i belongs to the sample `rows[i]` of the set. The first of the `columns` columns shows the sample
     /// unchanged. The next ones show it after the pipeline, in epoch 0 under `seed`, epoch 1, and so on.
-    /// Rescaling and mean subtraction are left out, `cval` is on the scale of 0..=255, and cutout leaves a
-    /// black square. With normalized deviations, ZCA or a preprocessing function, every image is shown as the
+    /// Rescaling and mean subtraction are left out, `cval` is on the scale of 0..=255, cutout leaves a
+    /// black square, and random erasing a black rectangle or noise. With normalized deviations, ZCA or a preprocessing function, every image is shown as the
     /// network reads it, with its values stretched to 0..=255.
     ///
     /// ```
@@ -103,6 +104,7 @@ impl Cells<'_> {
         } else {
             self.pipeline.check(&draws)?;
             self.pipeline.apply_raw(&draws, &image, &mut out, &mut self.scratch);
+            draws.erase(self.pipeline.shape(), &mut out, Show::Picture);
         }
         Ok(out)
     }

@@ -1,5 +1,7 @@
 //! RandAugment: some operations of a list, all of one strength.
 
+use crate::strengths::{Kind, Reach, Space};
+use crate::text::{Field, Listed};
 use crate::{Draws, Error, Operation, Pixel};
 use std::str::FromStr;
 use towers_philox::Philox;
@@ -69,28 +71,27 @@ impl RandAugment {
         let mut operations = [Operation::Identity; Draws::OPERATIONS];
         let share = f64::from(self.magnitude) / f64::from(self.num_magnitude_bins - 1);
         for operation in operations.iter_mut().take(self.num_ops) {
-            let kind = rng.below(14);
-            let sign = if rng.below(2) == 1 { -share } else { share };
-            // In pixels; the paper's pictures had 331.
-            let reach = |len: usize| (150.0 / 331.0 * len as f64 * sign) as i32;
-            *operation = match kind {
-                0 => Operation::Identity,
-                1 => Operation::ShearX(0.3 * sign),
-                2 => Operation::ShearY(0.3 * sign),
-                3 => Operation::TranslateX(reach(w)),
-                4 => Operation::TranslateY(reach(h)),
-                5 => Operation::Rotate(30.0 * sign),
-                6 => Operation::Brightness(1.0 + 0.9 * sign),
-                7 => Operation::Color(1.0 + 0.9 * sign),
-                8 => Operation::Contrast(1.0 + 0.9 * sign),
-                9 => Operation::Sharpness(1.0 + 0.9 * sign),
-                10 => Operation::Posterize(8 - (4.0 * share).round_ties_even() as u32),
-                11 => Operation::Solarize(255.0 - 255.0 * share),
-                12 => Operation::AutoContrast,
-                _ => Operation::Equalize,
-            };
+            let kind = Kind::ALL[rng.below(14) as usize];
+            let negative = rng.below(2) == 1;
+            *operation = SPACE.operation(kind, negative, [h, w], |from, to| from + (to - from) * share);
         }
         operations
+    }
+}
+
+/// In pixels of the paper's pictures, which had 331.
+const SPACE: Space =
+    Space { shear: 0.3, translate: Reach::Share(150.0 / 331.0), rotate: 30.0, color: 0.9, bits: [8.0, 4.0] };
+
+impl Listed for RandAugment {
+    const NAME: &str = "rand-augment";
+
+    fn fields(&mut self) -> Vec<(&'static str, &mut dyn Field)> {
+        vec![
+            ("num-ops", &mut self.num_ops),
+            ("magnitude", &mut self.magnitude),
+            ("num-magnitude-bins", &mut self.num_magnitude_bins),
+        ]
     }
 }
 
@@ -107,14 +108,10 @@ impl Canvas {
         Canvas { image: Vec::with_capacity(len), spare: Vec::with_capacity(len) }
     }
 
-    /// The image after `operations`; `None` if they change nothing.
-    pub(crate) fn paint<P: Pixel>(
-        &mut self,
-        operations: &[Operation],
-        shape: [usize; 3],
-        image: &[P],
-    ) -> Option<&[u8]> {
-        if operations.iter().all(|&operation| operation == Operation::Identity) {
+    /// The image after the operations and the effect; `None` if they change nothing.
+    pub(crate) fn paint<P: Pixel>(&mut self, draws: &Draws, shape: [usize; 3], image: &[P]) -> Option<&[u8]> {
+        let Draws { operations, effect, .. } = draws;
+        if operations.iter().all(|&operation| operation == Operation::Identity) && effect.is_none() {
             return None;
         }
         let Canvas { image: own, spare } = self;
@@ -122,6 +119,9 @@ impl Canvas {
         own.extend(image.iter().map(|pixel| pixel.to_byte()));
         for operation in operations {
             operation.apply(shape, own, spare);
+        }
+        if let Some(effect) = effect {
+            effect.paint(shape, own, spare);
         }
         Some(own)
     }
@@ -164,5 +164,9 @@ mod tests {
         for wanted in [Operation::Rotate(15.0), Operation::TranslateX(-7), Operation::Color(0.55)] {
             assert!((350..510).contains(&count(wanted)), "{wanted}: {}", count(wanted));
         }
+    }
+    #[test]
+    fn strengths_are_torchvisions() {
+        SPACE.check("rand", |k, from, to| from + (to - from) * f64::from(k) / 30.0);
     }
 }

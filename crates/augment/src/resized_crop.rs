@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::fill::Tap;
+use crate::text::{Field, Listed};
 use crate::uniform::between;
 use std::mem::swap;
 use std::str::FromStr;
@@ -25,6 +26,14 @@ pub struct RandomResizedCrop {
 impl Default for RandomResizedCrop {
     fn default() -> Self {
         RandomResizedCrop { scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0] }
+    }
+}
+
+impl Listed for RandomResizedCrop {
+    const NAME: &str = "random-resized-crop";
+
+    fn fields(&mut self) -> Vec<(&'static str, &mut dyn Field)> {
+        vec![("scale", &mut self.scale), ("ratio", &mut self.ratio)]
     }
 }
 

@@ -163,7 +163,7 @@ fn the_operations_of_rand_augment_are_pillows_to_the_bit() {
         let all = bytes(&golden["image"]);
         let image = if c == 3 { all } else { all.into_iter().skip(1).step_by(3).collect() };
         let mut draws = Draws::default();
-        draws.rand_augment[1] = operation;
+        draws.operations[1] = operation;
         let pipeline = ImageDataGenerator::new().build([h, w, c]).unwrap();
         let mut out = vec![f32::NAN; image.len()];
         pipeline.apply(&draws, &image, &mut out, &mut Scratch::default()).unwrap();

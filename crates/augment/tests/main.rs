@@ -6,5 +6,6 @@ mod batch;
 mod compose;
 mod generator;
 mod golden;
+mod listed;
 mod loader;
 mod pipeline;

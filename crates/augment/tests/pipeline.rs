@@ -59,7 +59,7 @@ fn operations_with_numbers_out_of_range_are_refused() {
         Operation::Posterize(u32::MAX),
     ] {
         let mut draws = Draws::default();
-        draws.rand_augment[0] = operation;
+        draws.operations[0] = operation;
         let error = pipeline.apply(&draws, &[0; 48], &mut [0.0; 48], &mut Scratch::default()).unwrap_err();
         assert!(error.to_string().contains("must be with operations by 16777216 at most"), "{error}");
     }

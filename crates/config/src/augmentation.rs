@@ -2,7 +2,7 @@
 
 use crate::forms::of_augment;
 use serde_json::{Value, json};
-use towers_augment::{FillMode, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
+use towers_augment::{Compose, Error, FillMode, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
 use towers_options::{Kind, Refused, Table, options};
 
 pub(crate) const TABLE: Table = Table { key: "augmentation", options: OPTIONS, begins: None };
@@ -19,6 +19,7 @@ const RAND_AUGMENT: Kind = Kind::Form {
     accepted: "a table of num_ops and magnitude",
     bare: Some("2,9"),
 };
+const STEP: Kind = Kind::form(step, "an augmentation, as in color-jitter:brightness=0.4,p=0.8");
 
 options! {
     const OPTIONS {
@@ -57,6 +58,8 @@ options! {
         cutout: Kind::Whole(0), "--cutout N";
         /// RandAugment: OPS operations of strength MAGNITUDE, below 31; by default 2,9
         rand_augment: RAND_AUGMENT, "--rand-augment OPS,MAGNITUDE";
+        /// Augmentations before all others, in this order, each with a probability p: trivial-augment-wide+random-erasing:p=0.25. The names and keys are torchvision's
+        compose: Kind::List(&STEP, Some('+')), "--compose STEP+...";
         /// Mixup: mix pairs of images and labels, with weights from Beta(ALPHA, ALPHA)
         mixup: Kind::Number, "--mixup ALPHA";
         /// CutMix: paste a rectangle of another image, with a share of the area from Beta(ALPHA, ALPHA)
@@ -101,10 +104,55 @@ fn fill_mode(text: &str) -> Result<Value, Refused> {
     })
 }
 
+/// The text of a step of a `Compose`, with its values that are not the default. A wrong name or key gets a similar one.
+fn step(text: &str) -> Result<Value, Refused> {
+    text.parse::<Compose>().map(|compose| json!(compose.to_string())).map_err(|error| match error {
+        Error::Option { value, accepted, .. } => {
+            let words = accepted.split([' ', ',', ':']).filter(|word| word.len() > 2 && !value.contains('='));
+            let near = towers_options::hint(value.trim_matches('`'), words);
+            Refused::MustBe(format!("{accepted}{near}").into())
+        }
+        other => Refused::Because(other.to_string().into()),
+    })
+}
+
 /// Two numbers separated by a comma.
 fn bounds(text: &str) -> Result<Value, Refused> {
     let two = text
         .split_once(',')
         .and_then(|(low, high)| Some([low.trim().parse::<f64>().ok()?, high.trim().parse().ok()?]));
     two.map(|two| json!(two)).ok_or_else(|| Refused::MustBe("two numbers with a comma, as in 0.5,1.5".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, recipe};
+
+    #[test]
+    fn lists_of_augmentations_are_read_saved_and_refused() {
+        let mut config = recipe("quick").unwrap();
+        let flags = ["color-jitter:brightness=0.4+random_erasing:value=random", "trivial-augment-wide:p=0.5"];
+        config.set_text("augmentation.compose", &flags).unwrap();
+        config.check().unwrap();
+        let saved = serde_json::to_value(&config).unwrap();
+        let list =
+            ["color-jitter:brightness=0.4", "random-erasing:value=random", "trivial-augment-wide:p=0.5"];
+        assert_eq!(saved["augmentation"]["compose"], serde_json::json!(list));
+        assert_eq!(serde_json::from_value::<Config>(saved).unwrap().training, config.training);
+        for (text, says) in [
+            ("color-jiter", "did you mean `color-jitter`?"),
+            ("trivial-augment", "did you mean `trivial-augment-wide`?"),
+            (
+                "color-jitter:hu=0.1",
+                "a key of color-jitter: brightness, contrast, saturation, hue, p; did you mean `hue`?",
+            ),
+            ("color-jitter:hue=red", "must be a number or two, as in 0.4 or 0.6/1.2"),
+        ] {
+            let error = config.set_text("augmentation.compose", &[text]).unwrap_err().to_string();
+            assert!(error.starts_with("`augmentation.compose` is `") && error.ends_with(says), "{error}");
+        }
+        config.set_text("augmentation.compose", &["color-jitter:hue=0.7"]).unwrap();
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("`augmentation.compose` is `color-jitter:hue=0.7`"), "{error}");
+    }
 }

@@ -276,7 +276,11 @@ impl Config {
     pub fn warnings(&self) -> Vec<Message> {
         let Training { schedule, lr_scaling, epochs, augmentation, .. } = &self.training;
         let unsaved = [
-            ("augmentation.compose", augmentation.compose.is_some(), "a resume needs it again"),
+            (
+                "augmentation.compose",
+                augmentation.compose.as_ref().is_some_and(|compose| compose.texts().is_none()),
+                "a resume needs it again",
+            ),
             (
                 "augmentation.preprocessing_function",
                 augmentation.preprocessing_function.is_some(),
@@ -316,8 +320,11 @@ mod tests {
         let mut config = recipe("quick").unwrap();
         assert!(config.warnings().is_empty());
         let options = config.training.augmentation.clone();
-        config.training.augmentation =
-            options.compose(towers_augment::Compose::new()).preprocessing_function(|_| ());
+        let listed = "random-erasing".parse::<towers_augment::Compose>().unwrap();
+        config.training.augmentation = options.clone().compose(listed);
+        assert!(config.warnings().is_empty());
+        let own = towers_augment::Compose::new().then(towers_augment::ImageDataGenerator::new().cutout(2));
+        config.training.augmentation = options.compose(own).preprocessing_function(|_| ());
         let says = [
             "`augmentation.compose` can't be saved with the run: a resume needs it again",
             "`augmentation.preprocessing_function` can't be saved with the run: a resume needs it again, and the saved \

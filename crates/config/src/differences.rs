@@ -158,6 +158,7 @@ mod tests {
         let old = recipe("quick").unwrap();
         for (key, text) in [
             ("augmentation.cutout", "3"),
+            ("augmentation.compose", "random-invert"),
             ("data.limit_train", "7"),
             ("devices.no_winograd", "true"),
             ("reduce_lr_on_plateau", "loss"),
