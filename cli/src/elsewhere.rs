@@ -1,7 +1,7 @@
 //! Flags and commands of other programs for training, with the way to do the same.
 
 /// Flags of `towers train` in other programs that are not similar to any flag here.
-const FLAGS: [(&[&str], &str); 21] = [
+const FLAGS: [(&[&str], &str); 22] = [
     (
         &["--network", "--arch", "--backbone", "--net"],
         "a network is named by --model NAME|FILE, or comes with its recipe, by --recipe NAME",
@@ -61,6 +61,10 @@ const FLAGS: [(&[&str], &str); 21] = [
         "give --micro-batches M, which splits the batch, and a --batch-size that is M times as large",
     ),
     (&["--scheduler", "--sched"], "give --schedule SPEC, as in --schedule cosine+warmup:epochs=5"),
+    (
+        &["--auto-lr-find", "--auto_lr_find", "--lr-find", "--find-lr"],
+        "it is a command: towers lr-find, with the flags of train, suggests a rate for --lr",
+    ),
     (
         &["--num-classes", "--classes", "--nb-classes"],
         "the classes are those of the data: the folders in --dataset DIR; the last layer follows them",

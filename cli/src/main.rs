@@ -22,6 +22,7 @@ mod interrupt;
 mod kept_devices;
 mod launch;
 mod live;
+mod lr_find;
 mod model;
 mod network;
 mod output;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::run(args),
         Command::Program(args) => program::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::LrFind(args) => lr_find::run(*args),
         Command::Selftest(args) => selftest::run(args),
         Command::Launch(args) => launch::run(args),
         Command::Completions(args) => completions::run(&args),

@@ -260,7 +260,7 @@ fn with_remedy(error: anyhow::Error) -> anyhow::Error {
 /// The data, with training and test samples; for a resumed run, those of the run. Only the first process
 /// reports the progress. A new run with `--quick` takes synthetic images if CIFAR is not available, unless a
 /// data folder is given.
-fn load(
+pub fn load(
     config: &mut Config,
     args: &TrainArgs,
     resume: Option<&Resume>,

@@ -187,18 +187,16 @@ mod tests {
         let factor = 1e8f64.powf(1.0 / 59.0);
         assert!(curve.lr.windows(2).all(|pair| (pair[1] / pair[0] / factor - 1.0).abs() < 1e-9));
         assert!(curve.lr.len() <= 60 && curve.warnings.is_empty(), "{:?}", curve.warnings);
-        let (steepest, valley) = (curve.suggestion().unwrap(), curve.valley().unwrap());
-        for lr in [steepest, valley] {
-            assert!((1e-4..1.0).contains(&lr), "{steepest} {valley} {curve:?}");
-        }
+        let lr = curve.suggestion().unwrap();
+        assert!((1e-4..0.1).contains(&lr), "{lr} {curve:?}");
         let train = |lr| {
             let mut config = quick();
             (config.training.epochs, config.training.lr) = (2, lr);
             let outcome = Training::new(&config, data()).run().unwrap();
             outcome.state.history[1].metrics["loss"]
         };
-        let (suggested, least) = (train(steepest), train(1e-7));
-        assert!(suggested < 0.95 * least, "{steepest}: {suggested}, not below {least}");
+        let (suggested, least) = (train(lr), train(1e-7));
+        assert!(suggested < 0.95 * least, "{lr}: {suggested}, not below {least}");
     }
 
     #[test]

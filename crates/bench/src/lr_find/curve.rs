@@ -7,6 +7,9 @@ const BETA: f64 = 0.98;
 /// The test ends when the smoothed loss is more than so many times the least one.
 const DIVERGED: f64 = 4.0;
 
+/// The picture cuts off losses above so many times the first one.
+const CUT_OFF: f64 = 2.0;
+
 /// The points before and behind those that the steepest descent is looked for in: as in PyTorch Lightning.
 const SKIPPED: [usize; 2] = [10, 1];
 
@@ -45,12 +48,17 @@ impl LrCurve {
         self.least = Some(self.least.map_or(smoothed, |least| least.min(smoothed)));
     }
 
-    /// The rate at which the smoothed loss falls most with the next steps: the steepest place of the picture. `None` if there are
-    /// too few steps, or if it falls nowhere.
-    ///
-    /// As PyTorch Lightning's `suggestion`, the slope is that over the steps, which is over the logarithm of the rate. The first ten
-    /// steps and the last one don't count.
+    /// The rate to train with: that of the [valley](Self::valley), or else of the [steepest](Self::steepest) descent. `None` if
+    /// there are too few steps, or if the loss falls nowhere.
     pub fn suggestion(&self) -> Option<f64> {
+        self.valley().or_else(|| self.steepest())
+    }
+
+    /// The rate at which the smoothed loss falls most with a step: PyTorch Lightning's `suggestion`.
+    ///
+    /// The slope is that over the steps, which is over the logarithm of the rate. The first ten steps and the last one don't count.
+    /// The average of a few losses still has their noise, so small batches may have their steepest descent early.
+    pub fn steepest(&self) -> Option<f64> {
         let [begin, end] = SKIPPED;
         let losses = self.smoothed.get(begin..self.smoothed.len().saturating_sub(end))?;
         let last = losses.len().checked_sub(1).filter(|last| *last > 0)?;
@@ -88,12 +96,16 @@ impl LrCurve {
         let curves =
             vec![curve("each batch", &self.loss).colour(1).dashed(true), curve("smoothed", &self.smoothed)];
         let ends = [self.lr.first(), self.lr.last()].map(|lr| lr.copied().unwrap_or(1.0));
-        let panel =
+        let mut panel =
             Panel::new("Loss", Scale::Loss, curves).over("learning rate", Axis::powers(ends[0], ends[1]));
+        // The losses of the end would flatten all others.
+        let highest = CUT_OFF * self.smoothed.first().copied().unwrap_or(1.0);
+        let shown = self.loss.iter().chain(&self.smoothed).map(|loss| loss.min(highest));
+        panel.y = Scale::Loss.axis(shown);
         let at = self.suggestion();
         let place = at.and_then(|at| Some((at, self.smoothed[self.lr.iter().position(|lr| *lr == at)?])));
         let panel = match place {
-            Some(place) => panel.highlight(format!("steepest at {}", short(place.0)), place),
+            Some(place) => panel.highlight(format!("suggestion: {}", short(place.0)), place),
             None => panel,
         };
         Chart::new(title, vec![panel])
@@ -127,16 +139,16 @@ mod tests {
     }
 
     #[test]
-    fn the_steepest_descent_is_the_suggestion() {
+    fn the_steepest_descent_is_found() {
         // Ten steps that don't count, then slopes as of numpy.gradient: -1, -1.5, -2.5, -1.5, 1.5; the last step doesn't count.
         let counted = [10.0, 9.0, 7.0, 4.0, 4.0, 5.5, -100.0];
         let losses = [&[90.0, 50.0, 0.0, 90.0, 0.0, 90.0, 0.0, 90.0, 50.0, 11.0][..], &counted].concat();
-        assert_eq!(curve(&losses).suggestion(), Some(12.0));
+        assert_eq!(curve(&losses).steepest(), Some(12.0));
         // Two points have one slope; the first has it.
-        assert_eq!(curve(&losses[..13]).suggestion(), Some(10.0));
-        assert_eq!(curve(&losses[..12]).suggestion(), None);
-        assert_eq!(curve(&[1.0; 40]).suggestion(), None, "it falls nowhere");
-        assert_eq!(LrCurve::default().suggestion(), None);
+        assert_eq!(curve(&losses[..13]).steepest(), Some(10.0));
+        assert_eq!(curve(&losses[..12]).steepest(), None);
+        assert_eq!(curve(&[1.0; 40]).steepest(), None, "it falls nowhere");
+        assert_eq!(LrCurve::default().steepest(), None);
     }
 
     #[test]
@@ -151,7 +163,7 @@ mod tests {
         assert_eq!(curve(&[3.0, 2.0, 1.0]).valley(), None, "the last five don't count");
         // A fall over all that counts begins before it, as in fastai.
         let falling: Vec<f64> = (0..20).map(|k| f64::from(-k)).collect();
-        assert_eq!(curve(&falling).valley(), Some(2.0 + 12.0 - 13.0 + 4.0 + 2.0));
+        assert_eq!(curve(&falling).suggestion(), Some(2.0 + 12.0 - 13.0 + 4.0 + 2.0));
     }
 
     #[test]
@@ -159,7 +171,7 @@ mod tests {
         let mut curve = LrCurve::default();
         (0..30).for_each(|k| curve.add(10f64.powi(k - 20), if k < 15 { 2.0 } else { 1.0 }));
         let svg = curve.chart("small_cnn on synthetic").svg();
-        for part in ["small_cnn on synthetic", "learning rate", "smoothed", "each batch", "steepest at "] {
+        for part in ["small_cnn on synthetic", "learning rate", "smoothed", "each batch", "suggestion: "] {
             assert!(svg.contains(part), "{part}");
         }
         assert!(LrCurve::default().chart("nothing").svg().contains("nothing"));
