@@ -4,6 +4,7 @@ use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
 use crate::interrupt::SignalAction;
+use crate::lr_find::LrFindArgs;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
@@ -49,6 +50,8 @@ pub enum Command {
     Program(ProgramArgs),
     /// Measure the throughput of a network on random data
     Bench(BenchArgs),
+    /// Find a learning rate: a short training with rising rates, its picture, and a suggestion
+    LrFind(Box<LrFindArgs>),
     /// Compare the results of a device with the CPU's, and write a report for an issue
     Selftest(SelfTestArgs),
     /// Start several processes of a command on this machine: towers launch -- train ...

@@ -74,6 +74,10 @@ const FLAGS: [(&[&str], &str); 22] = [
     ),
     (&["--scheduler", "--sched"], "give --schedule SPEC, as in --schedule cosine+warmup:epochs=5"),
     (
+        &["--auto-lr-find", "--auto_lr_find", "--lr-find", "--find-lr"],
+        "it is a command: towers lr-find, with the flags of train, suggests a rate for --lr",
+    ),
+    (
         &["--num-classes", "--classes", "--nb-classes"],
         "the classes are those of the data: the folders in --dataset DIR; the last layer follows them",
     ),

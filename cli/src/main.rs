@@ -18,6 +18,7 @@ mod flags;
 mod interrupt;
 mod launch;
 mod live;
+mod lr_find;
 mod model;
 mod network;
 mod predict;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::run(args),
         Command::Program(args) => program::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::LrFind(args) => lr_find::run(*args),
         Command::Selftest(args) => selftest::run(args),
         Command::Launch(args) => launch::run(args),
         Command::Completions(args) => completions::run(&args),

@@ -224,7 +224,7 @@ fn run_other(
 /// The data, with training and test samples; for a resumed run, those of the run. Only the first process
 /// reports the progress. A new run with `--quick` takes synthetic images if CIFAR is not available, unless a
 /// data folder is given.
-fn load(
+pub fn load(
     config: &mut Config,
     args: &TrainArgs,
     resume: Option<&Resume>,

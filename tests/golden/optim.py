@@ -169,6 +169,7 @@ def schedule_cases():
     def chained(*makes):
         return lambda o: S.ChainedScheduler([make(o) for make in makes])
     warm = lambda n: lambda o: S.LinearLR(o, start_factor=0.25, total_iters=n)
+    one_cycle = lambda steps, **options: lambda o: S.OneCycleLR(o, 0.1, total_steps=steps, cycle_momentum=False, **options)
     cosine = lambda o: S.CosineAnnealingLR(o, EPOCHS)
     torch_cases = [
         ("poly", "epoch", lambda o: S.PolynomialLR(o, EPOCHS)),
@@ -180,6 +181,13 @@ def schedule_cases():
         ("milestones:at=2/3", "epoch", lambda o: S.MultiStepLR(o, [2, 3])),
         ("step:every=2", "epoch", lambda o: S.StepLR(o, 2)),
         ("step:every=1,factor=0.7", "epoch", lambda o: S.StepLR(o, 1, gamma=0.7)),
+        ("exponential:factor=0.7,staircase", "epoch", lambda o: S.ExponentialLR(o, 0.7)),
+        ("cosine-restarts:first=2,t-mul=1,per=epoch", "epoch", lambda o: S.CosineAnnealingWarmRestarts(o, 2)),
+        ("cosine-restarts:first=1,alpha=0.05", "step", lambda o: S.CosineAnnealingWarmRestarts(o, 2, T_mult=2, eta_min=0.005)),
+        ("one-cycle", "step", one_cycle(total)),
+        ("one-cycle:pct-start=0.25,div-factor=10,final-div-factor=100,anneal=linear", "step",
+         one_cycle(total, pct_start=0.25, div_factor=10, final_div_factor=100, anneal_strategy="linear")),
+        ("one-cycle:pct-start=0,epochs=7", "step", one_cycle(7 * STEPS_PER_EPOCH, pct_start=0.0)),
         ("constant+warmup:steps=7,start=0.25", "step", warm(7)),
         ("constant+warmup:epochs=3,start=0.25", "step", warm(3 * STEPS_PER_EPOCH)),
         ("cosine+warmup:epochs=2,start=0.25", "step", chained(warm(4), lambda o: S.CosineAnnealingLR(o, total))),
@@ -193,6 +201,12 @@ def schedule_cases():
         ("cosine", K.CosineDecay(0.1, total)),
         ("cosine:alpha=0.05,epochs=4", K.CosineDecay(0.1, 8, alpha=0.05)),
         ("constant+warmup:steps=6", lambda step: K.CosineDecay(0.0, 99, warmup_target=0.1, warmup_steps=6)(min(step, 6))),
+        ("exponential:factor=0.5", K.ExponentialDecay(0.1, STEPS_PER_EPOCH, 0.5)),
+        ("exponential:factor=0.96,steps=3", K.ExponentialDecay(0.1, 3, 0.96)),
+        ("exponential:factor=0.96,steps=3,staircase", K.ExponentialDecay(0.1, 3, 0.96, staircase=True)),
+        ("cosine-restarts:first=1", K.CosineDecayRestarts(0.1, STEPS_PER_EPOCH)),
+        ("cosine-restarts:first=1,t-mul=1.5,m-mul=0.8,alpha=0.1", K.CosineDecayRestarts(0.1, 2, t_mul=1.5, m_mul=0.8, alpha=0.1)),
+        ("cosine-restarts:first=2,t-mul=1,m-mul=0.5", K.CosineDecayRestarts(0.1, 4, t_mul=1.0, m_mul=0.5)),
         ("time:decay=0.3", K.InverseTimeDecay(0.1, 1, 0.3)),
         ("time:decay=1e-6", K.InverseTimeDecay(0.1, 1000, 1e-3)),
     ]

@@ -22,6 +22,26 @@ fn evaluate_measures_what_validation_did() {
 }
 
 #[test]
+fn lr_find_suggests_a_rate_that_train_takes() {
+    let place = Place::new();
+    let data = "--quick --dataset synthetic --limit-train 600 --limit-test 20 --batch-size 20";
+    let ran = place.run(&format!("lr-find {data} --early-stop val_loss --output losses.svg")).ends(0);
+    let ran = ran.complains("has its own rates and saves no run, so it leaves out --schedule, --early-stop");
+    let out = ran.out();
+    assert!(out.contains("at the steepest descent: ") && out.contains("\nwrote losses.svg\n"), "{out}");
+    assert!(place.read("losses.svg").contains("learning rate"));
+    let flag = out.lines().last().unwrap();
+    place.run(&format!("train {data} {flag} --epochs 1 --no-progress --output run")).ends(0);
+    let json = place.run(&format!("lr-find {data} --json")).ends(0).json();
+    assert_eq!(flag, format!("--lr {:.2e}", json["suggestion"].as_f64().unwrap()));
+    assert_eq!(json["lr"].as_array().unwrap().len(), json["smoothed"].as_array().unwrap().len());
+    assert!(place.path().join("lr-find.png").exists() && !place.path().join("runs").exists());
+    place.refuses("lr-find --max-lr 1e-8 --quick --dataset synthetic", "--max-lr is ");
+    place.refuses("lr-find --steps 5 --quick --dataset synthetic", "--steps is 5, but must be at least 13");
+    place.refuses("lr-find --output runs --quick", "--output is runs, but must end in .png or .svg");
+}
+
+#[test]
 fn evaluate_and_predict_use_what_was_trained() {
     let place = Place::new();
     let flags = "--dataset synthetic --limit-train 400 --limit-test 70 --epochs 1 --save-best val_acc";

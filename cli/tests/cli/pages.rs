@@ -123,11 +123,13 @@ fn little(args: &[String]) -> Vec<&'static str> {
         ["--dataset", "synthetic"],
         ["--batch-size", "6"],
     ];
+    let range = [["--limit-train", "90"], few[1], few[3], few[4]];
     let bench = [["--seconds", "0"], ["--batch", "2"], ["--repeats", "1"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
         // A resumed run knows its data.
         Some("train") if has("--resume") => &[],
         Some("train") => &few[..own],
+        Some("lr-find") => &range,
         Some("preview" | "fetch") => &few[3..4],
         // A run knows its data too; weights of other programs don't.
         Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras") || arg.ends_with(".onnx")) => {

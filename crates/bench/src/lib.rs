@@ -3,9 +3,10 @@
 //! - [`bench()`] measures the throughput of one replica, [`bench_replicas`] that of several, [`bench_process`] that of several processes;
 //! - [`profile`] measures each layer, [`roofline`] the peak of the processor;
 //! - [`first_step`] measures how soon a process trains;
-//! - [`timeline`] shows when each op of each replica ran, and [`programs`] prints the ops.
+//! - [`timeline`] shows when each op of each replica ran, and [`programs`] prints the ops;
+//! - [`LrRange`] trains with rising rates, and suggests one.
 //!
-//! All train on random data in memory, by the step of a run: [`towers_train::train_step`].
+//! All but the last train on random data in memory, by the step of a run: [`towers_train::train_step`].
 //!
 //! ```
 //! use towers_bench::{BenchOptions, profile};
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod first_step;
+mod lr_find;
 mod options;
 mod profile;
 mod programs;
@@ -33,6 +35,7 @@ mod throughput;
 mod timeline;
 
 pub use first_step::{FirstStep, first_step};
+pub use lr_find::{LrCurve, LrRange, left_out};
 pub use options::{BenchMode, BenchOptions};
 pub use profile::{LayerProfile, Profile, profile};
 pub use programs::programs;

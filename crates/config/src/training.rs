@@ -49,7 +49,7 @@ options! {
         optimizer: Optimizer = Sgd::keras().momentum(0.9).into(), Kind::form(of_optim::<Optimizer>, "an optimizer, as in sgd:momentum=0.9"), "--optimizer SPEC", with brief("As in sgd:momentum=0.9 or adamw:weight-decay=0.01");
         /// The base learning rate, which the schedule changes
         lr: f64 = 5e-3, LR, "--lr X", with alias("learning-rate"), with brief("The base learning rate");
-        /// The schedule: constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
+        /// The schedule: constant, poly, time, step, milestones, exponential, cosine, cosine-restarts, triangle or one-cycle, with options: cosine+warmup:epochs=5
         schedule: Schedule = Curve::poly(1.0).into(), Kind::form(of_optim::<Schedule>, "a schedule, as in cosine+warmup:epochs=5"), "--schedule SPEC", with alias("lr-schedule"), with brief("As in constant, poly or cosine+warmup:epochs=5");
         /// Scale the learning rate with the batch size: linear (--lr is for one replica's batch), or linear:base=256 (--lr is for batches of 256)
         lr_scaling: Option<LinearScaling> = None, Kind::form(forms::scaling, "a table of base_batch and warmup_epochs"), "--lr-scaling RULE";

@@ -62,4 +62,4 @@ pub use group::ParamGroup;
 pub use optimizer::Optimizer;
 pub use progress::Progress;
 pub use rule::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-pub use schedule::{Curve, LinearScaling, Per, Schedule, Warmup};
+pub use schedule::{Anneal, Curve, LinearScaling, Per, Schedule, Warmup};

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use towers_optim::{
-    Adam, Clip, Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, UpdateRule,
+    Adam, Anneal, Clip, Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, UpdateRule,
     Velocity, Warmup, WeightDecay,
 };
 
@@ -33,6 +33,16 @@ fn curve() -> impl Strategy<Value = Curve> {
             end,
             epochs
         }),
+        ((0.0..=1.0, 1.0..1e9, positive()), prop_oneof![Just(Anneal::Cos), Just(Anneal::Linear)], epochs())
+            .prop_map(|((pct_start, div_factor, final_div_factor), anneal, epochs)| {
+                Curve::OneCycle { pct_start, div_factor, final_div_factor, anneal, epochs }
+            }),
+        (positive(), 1..u64::MAX, per(), any::<bool>()).prop_map(|(factor, every, per, staircase)| {
+            Curve::Exponential { factor, every, per, staircase }
+        }),
+        (1..u64::MAX, prop_oneof![1.0..3.0, 1.0..1e9, Just(1.0)], 0.0..=1.0, 0.0..=1.0, per()).prop_map(
+            |(first, t_mul, m_mul, alpha, per)| Curve::CosineRestarts { first, t_mul, m_mul, alpha, per }
+        ),
         positive().prop_map(Curve::time),
         (1..u64::MAX, positive()).prop_map(|(every, factor)| Curve::Step { every, factor }),
         (proptest::collection::btree_set(any::<u64>(), 1..5), positive())
@@ -129,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "(poly|triangle|step|time|sgd|rmsprop|adamw?|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
+    fn any_text_is_answered(text in "(poly|triangle|one-cycle|exponential|cosine-restarts|step|time|sgd|rmsprop|adamw?|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
         let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>(), text.parse::<ParamGroup>(), text.parse::<Ema>());
     }
 
@@ -153,6 +163,13 @@ fn compact_forms() {
             "triangle:start=0.2,peak=0.23,end=0.07",
             Curve::Triangle { start: 0.2, peak: 0.23, end: 0.07, epochs: None }.into(),
         ),
+        ("one-cycle", Curve::one_cycle().into()),
+        ("exponential:factor=0.96", Curve::exponential(0.96).into()),
+        (
+            "exponential:factor=0.5,steps=1000,staircase=true",
+            Curve::Exponential { factor: 0.5, every: 1000, per: Per::Step, staircase: true }.into(),
+        ),
+        ("cosine-restarts:first=10", Curve::cosine_restarts(10).into()),
         ("cosine+warmup:steps=500", Schedule::from(Curve::cosine()).with_warmup(Warmup::steps(500))),
     ] {
         assert_eq!(text.parse::<Schedule>().unwrap(), schedule);
@@ -197,11 +214,11 @@ fn wrong_schedules_are_named() {
     for (text, message) in [
         (
             "",
-            "the schedule `` is unknown; there are constant, poly, cosine, triangle, time, step, milestones",
+            "the schedule `` is unknown; there are constant, poly, cosine, cosine-restarts, triangle, one-cycle, exponential, time, step, milestones",
         ),
         (
             "linear",
-            "the schedule `linear` is unknown; there are constant, poly, cosine, triangle, time, step, milestones",
+            "the schedule `linear` is unknown; there are constant, poly, cosine, cosine-restarts, triangle, one-cycle, exponential, time, step, milestones",
         ),
         ("constant:power=1", "constant: option `power` is unknown; there are none"),
         ("poly:power=two", "poly: power is two, but must be a number"),
@@ -211,6 +228,26 @@ fn wrong_schedules_are_named() {
         ("poly:epochs=0", "poly: epochs is 0, but must be at least 1"),
         ("cosine:per=batch", "cosine: per is batch, but must be step or epoch"),
         ("triangle:peak=2", "triangle: peak is 2, but must be a number from 0 to 1"),
+        ("one-cycle:pct-start=2", "one-cycle: pct-start is 2, but must be a number from 0 to 1"),
+        ("one-cycle:div-factor=0.5", "one-cycle: div-factor is 0.5, but must be a number of 1 or more"),
+        ("one-cycle:final-div-factor=0", "one-cycle: final-div-factor is 0, but must be a positive number"),
+        ("one-cycle:anneal=line", "one-cycle: anneal is line, but must be cos or linear"),
+        (
+            "exponential",
+            "exponential: option `factor` is missing; give a number, as in `exponential:factor=...`",
+        ),
+        ("exponential:factor=0.5,every=1,steps=2", "`every` and `steps` exclude each other; give one"),
+        ("exponential:factor=0.5,steps=0", "exponential: steps is 0, but must be at least 1"),
+        ("cosine-restarts:first=0", "cosine-restarts: first is 0, but must be at least 1"),
+        (
+            "cosine-restarts:first=1,t-mul=0.5",
+            "cosine-restarts: t-mul is 0.5, but must be a number of 1 or more",
+        ),
+        ("cosine-restarts:first=1,m-mul=2", "cosine-restarts: m-mul is 2, but must be a number from 0 to 1"),
+        (
+            "cosine-restarts:first=1,tmul=2",
+            "cosine-restarts: option `tmul` is unknown; there are first, t-mul, m-mul, alpha, per",
+        ),
         ("time", "time: option `decay` is missing; give a number, as in `time:decay=...`"),
         ("time:decay=-1", "time: decay is -1, but must be a number of 0 or more"),
         ("step:every=0", "step: every is 0, but must be at least 1"),

@@ -38,7 +38,8 @@ impl Scale {
                 Axis::between(if zoomed { low } else { low.min(0.0) }, high)
             }
             Scale::Unit => {
-                Axis { range: 0.0..1.0, ticks: (0..=5).map(|k| f64::from(k) / 5.0).collect(), decimals: 1 }
+                let ticks = (0..=5).map(|k| f64::from(k) / 5.0).collect();
+                Axis { range: 0.0..1.0, ticks, decimals: 1, is_logarithmic: false }
             }
             Scale::FromZero => {
                 Axis::between(0.0, values.into_iter().reduce(f64::max).unwrap_or(1.0).max(0.0))
@@ -64,6 +65,8 @@ pub struct Axis {
     pub ticks: Vec<f64>,
     /// Digits after the point that tell the ticks apart.
     decimals: usize,
+    /// Whether equal distances are equal factors.
+    is_logarithmic: bool,
 }
 
 impl Axis {
@@ -79,7 +82,28 @@ impl Axis {
             ticks.insert(0, first as f64);
         }
         let air = if first == last { 0.5 } else { 0.03 * (last - first) as f64 };
-        Axis { range: first as f64 - air..last as f64 + air, ticks, decimals: 0 }
+        let range = first as f64 - air..last as f64 + air;
+        Axis { range, ticks, decimals: 0, is_logarithmic: false }
+    }
+
+    /// Positive numbers from `low` to `high`, on a logarithmic scale with ticks at powers of ten.
+    ///
+    /// ```
+    /// let rates = towers_plot::Axis::powers(1e-4, 10.0);
+    /// assert_eq!(rates.ticks, [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0]);
+    /// assert!((rates.share(0.1) - 0.6).abs() < 1e-12);
+    /// assert_eq!(rates.label(1e-3), "1e-3");
+    /// ```
+    pub fn powers(low: f64, high: f64) -> Axis {
+        let low = low.max(f64::MIN_POSITIVE);
+        let high = if high > low { high } else { 10.0 * low };
+        // What is a power but for rounding is one.
+        let first = (low.log10() - 1e-9).ceil() as i32;
+        let last = (high.log10() + 1e-9).floor() as i32;
+        let every = (last - first) / 10 + 1;
+        let tick = |power: i32| format!("1e{power}").parse().unwrap_or(f64::NAN);
+        let ticks = (first..=last).step_by(every as usize).map(tick).collect();
+        Axis { range: low..high, ticks, decimals: 0, is_logarithmic: true }
     }
 
     fn between(low: f64, high: f64) -> Axis {
@@ -94,16 +118,26 @@ impl Axis {
         let count = (top - bottom) as u32;
         let ticks = (0..=count).map(|k| (bottom + f64::from(k)) * step).collect();
         let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
-        Axis { range: bottom * step..top * step, ticks, decimals }
+        Axis { range: bottom * step..top * step, ticks, decimals, is_logarithmic: false }
     }
 
     /// Where a value stands between the ends, which are 0 and 1.
     pub fn share(&self, value: f64) -> f64 {
-        (value - self.range.start) / (self.range.end - self.range.start)
+        let place = |x: f64| if self.is_logarithmic { x.max(f64::MIN_POSITIVE).log10() } else { x };
+        let [start, end] = [self.range.start, self.range.end].map(place);
+        (place(value) - start) / (end - start)
+    }
+
+    /// A value for a tooltip.
+    pub(crate) fn place(&self, value: f64) -> String {
+        if self.is_logarithmic { short(value) } else { value.to_string() }
     }
 
     /// The label of a tick.
     pub fn label(&self, tick: f64) -> String {
+        if self.is_logarithmic {
+            return format!("{tick:e}");
+        }
         let is_small = self.decimals > 5 || self.decimals > 3 && self.range.end < 0.01;
         match tick.abs() {
             0.0 if is_small => "0".to_owned(),

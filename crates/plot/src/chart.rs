@@ -35,12 +35,14 @@ pub struct Chart {
     pub panels: Vec<Panel>,
 }
 
-/// Curves over the epochs with one axis.
+/// Curves with one axis of values, usually over the epochs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Panel {
     /// Its title, such as "Loss".
     pub title: String,
+    /// What the curves are over: `epoch`, unless [`over`](Panel::over) names something else.
+    pub over: String,
     /// The axis of the epochs. Points beyond its range are drawn at its ends.
     pub x: Axis,
     /// The axis of the values. It cuts off values beyond its range; an arrowhead shows one above.
@@ -166,7 +168,20 @@ impl Panel {
         let (first, last) = (epochs().reduce(f64::min), epochs().reduce(f64::max));
         let x = Axis::epochs(first.unwrap_or(1.0).floor() as u64..=last.unwrap_or(1.0).ceil() as u64);
         let y = scale.axis(points().map(|&(_, value)| value));
-        Panel { title: title.into(), x, y, curves, highlight: None }
+        Panel { title: title.into(), over: "epoch".to_owned(), x, y, curves, highlight: None }
+    }
+
+    /// The same over something else than epochs.
+    ///
+    /// ```
+    /// use towers_plot::{Axis, Curve, Panel, Scale};
+    ///
+    /// let loss = vec![Curve::of_points("loss", [(1e-3, 2.3), (1e-2, 1.9), (0.1, 5.0)])];
+    /// let panel = Panel::new("Loss", Scale::Loss, loss).over("learning rate", Axis::powers(1e-3, 0.1));
+    /// assert!(panel.svg().contains("learning rate 0.00100, loss: 2.30"));
+    /// ```
+    pub fn over(self, name: impl Into<String>, x: Axis) -> Panel {
+        Panel { over: name.into(), x, ..self }
     }
 
     /// The same with a ring around the point (epoch, value), which the legend names.
@@ -244,9 +259,9 @@ impl Panel {
         marks.push(line([left, top], [left, bottom], Ink::Label));
         marks.push(line([left, bottom], [right, bottom], Ink::Label));
         let middle = (left + right) / 2.0;
-        marks.push(label([middle, bottom + 40.0 * unit], Anchor::Middle, "epoch"));
+        marks.push(label([middle, bottom + 40.0 * unit], Anchor::Middle, &self.over));
         for curve in &self.curves {
-            curve.draw(|(epoch, value)| [at_x(epoch), at_y(value)], self.y.range.end, unit, marks);
+            curve.draw(self, |(epoch, value)| [at_x(epoch), at_y(value)], unit, marks);
         }
         if let Some(Highlight { at: (epoch, value), .. }) = self.highlight {
             marks.push(Highlight::ring([at_x(epoch), at_y(value)], unit));
@@ -297,8 +312,9 @@ impl Curve {
         Mark { shape: Shape::Line { points, width, dash }, ink: Ink::Curve(self.colour) }
     }
 
-    /// Draws the line, then its marks. Values above `highest` are arrowheads.
-    fn draw(&self, at: impl Fn((f64, f64)) -> [f64; 2], highest: f64, unit: f64, marks: &mut Vec<Mark>) {
+    /// Draws the line, then its marks. Values above the panel's axis are arrowheads.
+    fn draw(&self, panel: &Panel, at: impl Fn((f64, f64)) -> [f64; 2], unit: f64, marks: &mut Vec<Mark>) {
+        let highest = panel.y.range.end;
         let is_gap = |(epoch, value): &(f64, f64)| !epoch.is_finite() || !value.is_finite();
         let pieces = || self.points.split(is_gap).filter(|piece| !piece.is_empty());
         let lines = pieces().filter(|piece| piece.len() > 1);
@@ -307,7 +323,8 @@ impl Curve {
             // A single point between gaps has only its mark.
             let all_marked = self.points.len() <= MARKED || piece.len() == 1;
             for &point in piece.iter().filter(|(_, value)| all_marked || *value > highest) {
-                let tip = format!("epoch {}, {}: {}", point.0, self.name, short(point.1));
+                let tip =
+                    format!("{} {}, {}: {}", panel.over, panel.x.place(point.0), self.name, short(point.1));
                 let centre = at(point);
                 let shape = match point.1 > highest {
                     true => Shape::Arrowhead { centre, radius: 6.0 * unit, tip },

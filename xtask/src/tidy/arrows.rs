@@ -130,10 +130,14 @@ const ARROWS: &[(&str, Allowed)] = &[
     (
         "towers-bench",
         Only(&[
+            "towers-callbacks",
             "towers-config",
+            "towers-dataset",
             "towers-layers",
             "towers-models",
+            "towers-optim",
             "towers-parallel",
+            "towers-plot",
             "towers-program",
             "towers-tensor-cpu",
             "towers-tensor-cuda",

@@ -1,3 +1,4 @@
+use super::cycle::{one_cycle, restarts};
 use crate::text::check;
 use crate::{Progress, Result};
 use core::f64::consts::PI;
@@ -9,6 +10,15 @@ pub enum Per {
     Step,
     /// Once an epoch.
     Epoch,
+}
+
+/// The form of a rise or a fall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Anneal {
+    /// Half a period of a cosine.
+    Cos,
+    /// A straight line.
+    Linear,
 }
 
 /// The course of the learning rate, as a factor of the base rate.
@@ -50,8 +60,8 @@ pub enum Curve {
     /// Up in a straight line from `start` to 1, and down again to `end`: with every step, and at 1 with step `peak` of all
     /// steps, rounded down.
     ///
-    /// The slanted triangle of J. Howard, S. Ruder, "Universal language model fine-tuning for text classification" (2018), and
-    /// about PyTorch's `OneCycleLR` with `anneal_strategy='linear'`, whose turns come a step earlier.
+    /// The slanted triangle of J. Howard, S. Ruder, "Universal language model fine-tuning for text classification" (2018).
+    /// The turns of [`Curve::OneCycle`] come a step earlier.
     Triangle {
         /// Where it begins.
         start: f64,
@@ -61,6 +71,53 @@ pub enum Curve {
         end: f64,
         /// Its length, instead of the run's.
         epochs: Option<u64>,
+    },
+    /// Up from `1 / div_factor` to 1, and down to `1 / (div_factor * final_div_factor)` with the last step.
+    ///
+    /// PyTorch's `OneCycleLR`, with two phases and `cycle_momentum=False`: the base rate is its `max_lr`. After L. Smith,
+    /// N. Topin, "Super-convergence" (2018).
+    OneCycle {
+        /// The part of the steps that it rises for.
+        pct_start: f64,
+        /// 1 over the factor at the start.
+        div_factor: f64,
+        /// The factor at the start over that at the end.
+        final_div_factor: f64,
+        /// The form of the rise and of the fall.
+        anneal: Anneal,
+        /// Its length, instead of the run's.
+        epochs: Option<u64>,
+    },
+    /// `factor^(done / every)`, with the epochs or steps that are done.
+    ///
+    /// Once an epoch (`every` 1, `staircase`) it is PyTorch's `ExponentialLR`; counted in steps it is Keras'
+    /// `ExponentialDecay`.
+    Exponential {
+        /// What is left after `every`.
+        factor: f64,
+        /// The time in which the rate falls to `factor`.
+        every: u64,
+        /// Whether `every` counts steps or epochs. In both cases the rate changes with every step.
+        per: Per,
+        /// Rounds the exponent down: the rate falls in jumps.
+        staircase: bool,
+    },
+    /// [`Curve::Cosine`] again and again: the first for `first` epochs, each next one `t_mul` times as long and
+    /// `m_mul` times as high: `(1 - alpha) * m_mul^restarts * (1 + cos(pi * t)) / 2 + alpha`.
+    ///
+    /// Per step it is Keras' `CosineDecayRestarts`; with `m_mul` 1 it is PyTorch's `CosineAnnealingWarmRestarts`. From
+    /// I. Loshchilov, F. Hutter, "SGDR" (ICLR 2017).
+    CosineRestarts {
+        /// The length of the first cosine.
+        first: u64,
+        /// The length of a cosine over that of the one before.
+        t_mul: f64,
+        /// The height of a cosine over that of the one before.
+        m_mul: f64,
+        /// Where each ends.
+        alpha: f64,
+        /// How often it changes.
+        per: Per,
     },
     /// `1 / (1 + decay * step)`, with the number of steps done before this one.
     ///
@@ -102,6 +159,22 @@ impl Curve {
         Curve::Triangle { start: 0.0, peak, end: 0.0, epochs: None }
     }
 
+    /// [`Curve::OneCycle`] with PyTorch's defaults: from 1/25 within 30% of the steps to 1, and to 4e-6, by cosines.
+    pub fn one_cycle() -> Self {
+        let (pct_start, div_factor, final_div_factor) = (0.3, 25.0, 1e4);
+        Curve::OneCycle { pct_start, div_factor, final_div_factor, anneal: Anneal::Cos, epochs: None }
+    }
+
+    /// [`Curve::Exponential`] to `factor` in each epoch, with every step.
+    pub fn exponential(factor: f64) -> Self {
+        Curve::Exponential { factor, every: 1, per: Per::Epoch, staircase: false }
+    }
+
+    /// [`Curve::CosineRestarts`] with Keras' defaults: with every step, to 0, each cosine twice as long as the one before.
+    pub fn cosine_restarts(first: u64) -> Self {
+        Curve::CosineRestarts { first, t_mul: 2.0, m_mul: 1.0, alpha: 0.0, per: Per::Step }
+    }
+
     /// [`Curve::Time`].
     pub fn time(decay: f64) -> Self {
         Curve::Time { decay }
@@ -124,6 +197,9 @@ impl Curve {
             Curve::Poly { .. } => "poly",
             Curve::Cosine { .. } => "cosine",
             Curve::Triangle { .. } => "triangle",
+            Curve::OneCycle { .. } => "one-cycle",
+            Curve::Exponential { .. } => "exponential",
+            Curve::CosineRestarts { .. } => "cosine-restarts",
             Curve::Time { .. } => "time",
             Curve::Step { .. } => "step",
             Curve::Milestones { .. } => "milestones",
@@ -138,10 +214,7 @@ impl Curve {
                 let left = 1.0 - done(progress, per, epochs);
                 (1.0 - alpha) * left.powf(power) + alpha
             }
-            Curve::Cosine { alpha, per, epochs } => {
-                let wave = 0.5 * (1.0 + (PI * done(progress, per, epochs)).cos());
-                (1.0 - alpha) * wave + alpha
-            }
+            Curve::Cosine { alpha, per, epochs } => (1.0 - alpha) * wave(done(progress, per, epochs)) + alpha,
             Curve::Triangle { start, peak, end, epochs } => {
                 let steps = epochs.unwrap_or(progress.epochs) as f64 * progress.steps_per_epoch as f64;
                 let (step, top) = ((progress.step as f64).min(steps), (peak * steps).floor());
@@ -151,6 +224,31 @@ impl Curve {
                 }
                 let fallen = if top < steps { (step - top) / (steps - top) } else { 1.0 };
                 (1.0 - fallen) + end * fallen
+            }
+            Curve::OneCycle { pct_start, div_factor, final_div_factor, anneal, epochs } => {
+                let steps = epochs.unwrap_or(progress.epochs) as f64 * progress.steps_per_epoch as f64;
+                let start = 1.0 / div_factor;
+                one_cycle(progress.step as f64, steps, pct_start, [start, start / final_div_factor], anneal)
+            }
+            Curve::Exponential { factor, every, per, staircase } => {
+                let exponent = match per {
+                    Per::Epoch if staircase => progress.epochs_done as f64 / every as f64,
+                    Per::Epoch => {
+                        progress.step as f64 / (every as f64 * progress.steps_per_epoch.max(1) as f64)
+                    }
+                    Per::Step => progress.step as f64 / every as f64,
+                };
+                factor.powf(if staircase { exponent.floor() } else { exponent })
+            }
+            Curve::CosineRestarts { first, t_mul, m_mul, alpha, per } => {
+                let (at, first) = match per {
+                    Per::Epoch => (progress.epochs_done as f64, first as f64),
+                    Per::Step => {
+                        (progress.step as f64, first as f64 * progress.steps_per_epoch.max(1) as f64)
+                    }
+                };
+                let (restart, part) = restarts(at, first, t_mul);
+                (1.0 - alpha) * m_mul.powf(restart) * wave(part) + alpha
             }
             Curve::Time { decay } => 1.0 / (1.0 + decay * progress.step as f64),
             Curve::Step { every, factor } => {
@@ -165,6 +263,7 @@ impl Curve {
     pub(super) fn validate(&self) -> Result<()> {
         let of = self.name();
         let positive = |x: f64| (x.is_finite() && x > 0.0, "a positive number");
+        let at_least_one = |x: f64| (x.is_finite() && x >= 1.0, "a number of 1 or more");
         let part = |x: f64| ((0.0..=1.0).contains(&x), "a number from 0 to 1");
         let some = |n: Option<u64>| (n != Some(0), "at least 1");
         match *self {
@@ -183,6 +282,23 @@ impl Curve {
                 check(of, "peak", peak, part(peak))?;
                 check(of, "end", end, part(end))?;
                 check(of, "epochs", 0, some(epochs))
+            }
+            Curve::OneCycle { pct_start, div_factor, final_div_factor, epochs, .. } => {
+                check(of, "pct-start", pct_start, part(pct_start))?;
+                check(of, "div-factor", div_factor, at_least_one(div_factor))?;
+                check(of, "final-div-factor", final_div_factor, positive(final_div_factor))?;
+                check(of, "epochs", 0, some(epochs))
+            }
+            Curve::Exponential { factor, every, per, .. } => {
+                check(of, "factor", factor, positive(factor))?;
+                let option = if per == Per::Step { "steps" } else { "every" };
+                check(of, option, every, some(Some(every)))
+            }
+            Curve::CosineRestarts { first, t_mul, m_mul, alpha, .. } => {
+                check(of, "first", first, some(Some(first)))?;
+                check(of, "t-mul", t_mul, at_least_one(t_mul))?;
+                check(of, "m-mul", m_mul, part(m_mul))?;
+                check(of, "alpha", alpha, part(alpha))
             }
             Curve::Time { decay } => {
                 check(of, "decay", decay, (decay.is_finite() && decay >= 0.0, "a number of 0 or more"))
@@ -208,6 +324,11 @@ fn done(progress: &Progress, per: Per, epochs: Option<u64>) -> f64 {
         Per::Step => (progress.step as f64, epochs * progress.steps_per_epoch as f64),
     };
     if at < end { at / end } else { 1.0 }
+}
+
+/// Half a period of a cosine, from 1 to 0 for `t` from 0 to 1.
+pub(super) fn wave(t: f64) -> f64 {
+    0.5 * (1.0 + (PI * t).cos())
 }
 
 /// Epochs as the compact form lists them: `30/60/80`.

@@ -1,9 +1,10 @@
 mod curve;
+mod cycle;
 mod scaling;
 mod text;
 mod warmup;
 
-pub use curve::{Curve, Per};
+pub use curve::{Anneal, Curve, Per};
 pub use scaling::LinearScaling;
 pub use warmup::Warmup;
 
@@ -28,6 +29,9 @@ use crate::{Progress, Result};
 /// | `poly` | `power=1`, `alpha=0`, `per=epoch`, `epochs` | [`Poly`](Curve::Poly) |
 /// | `cosine` | `alpha=0`, `per=step`, `epochs` | [`Cosine`](Curve::Cosine) |
 /// | `triangle` | `start=0`, `peak=0.5`, `end=0`, `epochs` | [`Triangle`](Curve::Triangle) |
+/// | `one-cycle` | `pct-start=0.3`, `div-factor=25`, `final-div-factor=1e4`, `anneal=cos`, `epochs` | [`OneCycle`](Curve::OneCycle) |
+/// | `exponential` | `factor` (required), `every=1` epochs or `steps`, `staircase` | [`Exponential`](Curve::Exponential) |
+/// | `cosine-restarts` | `first` (required), `t-mul=2`, `m-mul=1`, `alpha=0`, `per=step` | [`CosineRestarts`](Curve::CosineRestarts) |
 /// | `time` | `decay` (required) | [`Time`](Curve::Time) |
 /// | `step` | `every` (required), `factor=0.1` | [`Step`](Curve::Step) |
 /// | `milestones` | `at=30/60/80` (required), `factor=0.1` | [`Milestones`](Curve::Milestones) |
@@ -83,10 +87,18 @@ impl Schedule {
     #[must_use]
     pub fn over(mut self, run: u64) -> Self {
         match &mut self.curve {
-            Curve::Poly { epochs, .. } | Curve::Cosine { epochs, .. } | Curve::Triangle { epochs, .. } => {
+            Curve::Poly { epochs, .. }
+            | Curve::Cosine { epochs, .. }
+            | Curve::Triangle { epochs, .. }
+            | Curve::OneCycle { epochs, .. } => {
                 epochs.get_or_insert(run);
             }
-            Curve::Constant | Curve::Time { .. } | Curve::Step { .. } | Curve::Milestones { .. } => {}
+            Curve::Constant
+            | Curve::Exponential { .. }
+            | Curve::CosineRestarts { .. }
+            | Curve::Time { .. }
+            | Curve::Step { .. }
+            | Curve::Milestones { .. } => {}
         }
         self
     }

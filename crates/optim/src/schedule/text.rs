@@ -1,14 +1,16 @@
 use super::curve::slashed;
-use super::{Curve, Per, Schedule, Warmup};
+use super::{Anneal, Curve, Per, Schedule, Warmup};
 use crate::number::Number;
 use crate::text::{Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
-const NAMES: &str = "constant, poly, cosine, triangle, time, step, milestones";
+const NAMES: &str =
+    "constant, poly, cosine, cosine-restarts, triangle, one-cycle, exponential, time, step, milestones";
 const NUMBER: &str = "a number";
 const WHOLE: &str = "a whole number";
+const SWITCH: &str = "true or false";
 const PACES: &str = "step or epoch";
 
 impl FromStr for Schedule {
@@ -79,6 +81,29 @@ impl FromStr for Curve {
                 end: options.or("end", NUMBER, 0.0)?,
                 epochs: options.get("epochs", WHOLE)?,
             },
+            "one-cycle" => Curve::OneCycle {
+                pct_start: options.or("pct-start", NUMBER, 0.3)?,
+                div_factor: options.or("div-factor", NUMBER, 25.0)?,
+                final_div_factor: options.or("final-div-factor", NUMBER, 1e4)?,
+                anneal: options.or("anneal", "cos or linear", Anneal::Cos)?,
+                epochs: options.get("epochs", WHOLE)?,
+            },
+            "exponential" => {
+                let factor = options.need("factor", NUMBER)?;
+                let (every, per) = match (options.get("every", WHOLE)?, options.get("steps", WHOLE)?) {
+                    (Some(_), Some(_)) => return Err(Error::Exclusive { options: "`every` and `steps`" }),
+                    (None, Some(steps)) => (steps, Per::Step),
+                    (every, None) => (every.unwrap_or(1), Per::Epoch),
+                };
+                Curve::Exponential { factor, every, per, staircase: options.or("staircase", SWITCH, false)? }
+            }
+            "cosine-restarts" => Curve::CosineRestarts {
+                first: options.need("first", WHOLE)?,
+                t_mul: options.or("t-mul", NUMBER, 2.0)?,
+                m_mul: options.or("m-mul", NUMBER, 1.0)?,
+                alpha: options.or("alpha", NUMBER, 0.0)?,
+                per: options.or("per", PACES, Per::Step)?,
+            },
             "time" => Curve::Time { decay: options.need("decay", NUMBER)? },
             "step" => Curve::Step {
                 every: options.need("every", WHOLE)?,
@@ -121,6 +146,28 @@ impl Display for Curve {
                 out.unless_default("end", Number(end), Number(0.0))?;
                 epochs.map_or(Ok(()), |epochs| out.option("epochs", epochs))
             }
+            Curve::OneCycle { pct_start, div_factor, final_div_factor, anneal, epochs } => {
+                out.unless_default("pct-start", Number(pct_start), Number(0.3))?;
+                out.unless_default("div-factor", Number(div_factor), Number(25.0))?;
+                out.unless_default("final-div-factor", Number(final_div_factor), Number(1e4))?;
+                out.unless_default("anneal", anneal, Anneal::Cos)?;
+                epochs.map_or(Ok(()), |epochs| out.option("epochs", epochs))
+            }
+            Curve::Exponential { factor, every, per, staircase } => {
+                out.option("factor", Number(factor))?;
+                match per {
+                    Per::Epoch => out.unless_default("every", every, 1)?,
+                    Per::Step => out.option("steps", every)?,
+                }
+                out.unless_default("staircase", staircase, false)
+            }
+            Curve::CosineRestarts { first, t_mul, m_mul, alpha, per } => {
+                out.option("first", first)?;
+                out.unless_default("t-mul", Number(t_mul), Number(2.0))?;
+                out.unless_default("m-mul", Number(m_mul), Number(1.0))?;
+                out.unless_default("alpha", Number(alpha), Number(0.0))?;
+                out.unless_default("per", per, Per::Step)
+            }
             Curve::Time { decay } => out.option("decay", Number(decay)),
             Curve::Step { every, factor } => {
                 out.option("every", every)?;
@@ -159,5 +206,25 @@ impl FromStr for Per {
 impl Display for Per {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         f.write_str(if *self == Per::Step { "step" } else { "epoch" })
+    }
+}
+
+impl FromStr for Anneal {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "cos" => Ok(Anneal::Cos),
+            "linear" => Ok(Anneal::Linear),
+            name => {
+                Err(Error::UnknownName { what: "the annealing", name: name.into(), accepted: "cos, linear" })
+            }
+        }
+    }
+}
+
+impl Display for Anneal {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        f.write_str(if *self == Anneal::Cos { "cos" } else { "linear" })
     }
 }

@@ -1,0 +1,128 @@
+//! `towers lr-find`.
+
+use crate::args::{KeepArgs, TrainArgs};
+use crate::device::warn_of_unused_gpu;
+use crate::error::usage;
+use crate::flags::{All, Flags};
+use crate::output::{folder_must_exist, is_picture};
+use crate::print::{self, note};
+use crate::spelling::flag_of;
+use crate::train;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use towers_bench::{LrCurve, LrRange, left_out};
+
+/// `towers lr-find`.
+#[derive(Debug, clap::Args)]
+pub struct LrFindArgs {
+    /// The rate of the first step
+    #[arg(long, value_name = "X", allow_hyphen_values = true, default_value_t = 1e-7)]
+    pub min_lr: f64,
+    /// The rate of the last step
+    #[arg(long, value_name = "X", allow_hyphen_values = true, default_value_t = 10.0)]
+    pub max_lr: f64,
+    /// The number of steps; an epoch at most
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 100)]
+    pub steps: u64,
+    /// The picture of the losses, a .png or a .svg
+    #[arg(short, long, value_name = "PATH", default_value = "lr-find.png")]
+    pub output: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// A name of `towers recipes`, a file, or the folder of a run, as for `towers train`
+    #[arg(long, value_name = "NAME|FILE.toml|RUN")]
+    pub recipe: Option<String>,
+    /// The recipe `quick`, unless --recipe names another, with synthetic images if CIFAR is not available
+    #[arg(long)]
+    pub quick: bool,
+    /// The momentum of SGD
+    #[arg(long, help_heading = "Optimizer", value_name = "X", allow_hyphen_values = true)]
+    pub momentum: Option<f32>,
+    /// Leave out the random steps of the recipe's augmentation
+    #[arg(long, help_heading = "Augmentation")]
+    pub no_augmentation: bool,
+    /// The options of a run.
+    #[command(flatten)]
+    pub options: Flags<All>,
+}
+
+pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
+    let LrFindArgs { min_lr, max_lr, steps, output, json, .. } = args;
+    if !is_picture(&output) {
+        return Err(usage(format!("--output is {}, but must end in .png or .svg", output.display())));
+    }
+    folder_must_exist("--output", &output)?;
+    let train = TrainArgs {
+        recipe: args.recipe,
+        quick: args.quick,
+        options: args.options,
+        momentum: args.momentum,
+        power: None,
+        decay: None,
+        warmup_epochs: None,
+        no_augmentation: args.no_augmentation,
+        forget_outputs: false,
+        keep: KeepArgs::default(),
+    };
+    let mut config = train.config()?;
+    let data = train::load(&mut config, &train, None, true)?;
+    warn_of_unused_gpu(&config.placement.devices);
+    let without: Vec<String> = left_out(&config).iter().map(|key| flag_of(key)).collect();
+    if !without.is_empty() {
+        note(format_args!(
+            "the test has its own rates and saves no run, so it leaves out {}",
+            without.join(", ")
+        ));
+    }
+    let title = format!("{} on {}", config.training.model, data.name);
+    let curve = LrRange { min_lr, max_lr, steps }.find(&config, data)?;
+    curve.warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
+    let chart = curve.chart(&title);
+    let is_svg = output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+    let picture = if is_svg { chart.svg().into_bytes() } else { chart.png()? };
+    towers_files::write_output(&output, &picture)?;
+    if json {
+        let mut all = serde_json::to_value(&curve)?;
+        all["suggestion"] = curve.suggestion().into();
+        all["valley"] = curve.valley().into();
+        all["steepest"] = curve.steepest().into();
+        return print::json(&all);
+    }
+    let mut lines = table(&curve);
+    lines.push(format!("wrote {}", output.display()));
+    lines.extend(answer(&curve));
+    print::lines(lines)
+}
+
+/// The most rows of the table.
+const ROWS: usize = 20;
+
+/// Some of the steps.
+fn table(curve: &LrCurve) -> Vec<String> {
+    let every = curve.lr.len().div_ceil(ROWS).max(1);
+    let mut lines = vec![format!("{:>9} {:>10} {:>10}", "rate", "loss", "smoothed")];
+    for k in (0..curve.lr.len()).step_by(every) {
+        lines.push(format!("{:>9.2e} {:>10.4} {:>10.4}", curve.lr[k], curve.loss[k], curve.smoothed[k]));
+    }
+    lines
+}
+
+/// How the test ended, and the flag for the suggestion.
+fn answer(curve: &LrCurve) -> Vec<String> {
+    let mut lines = Vec::new();
+    if curve.diverged {
+        let last = curve.lr.last().copied().unwrap_or_default();
+        lines
+            .push(format!("the loss grew, and the test ended after {} steps, at {last:.2e}", curve.lr.len()));
+    }
+    let place = |what, lr: Option<f64>| lr.map(|lr| format!("{what}: {lr:.2e}"));
+    lines.extend(place("at the steepest descent", curve.steepest()));
+    lines.extend(place("half-way down the longest valley", curve.valley()));
+    lines.push(match curve.suggestion() {
+        Some(lr) => format!("--lr {lr:.2e}"),
+        None => "no suggestion: the loss falls nowhere; give more --steps, or other --min-lr and --max-lr"
+            .to_owned(),
+    });
+    lines
+}
