@@ -1,13 +1,12 @@
 use super::curve::slashed;
 use super::{Curve, Per, Schedule, Warmup};
 use crate::number::Number;
-use crate::text::{Writer, parse};
+use crate::text::{NUMBER, Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
 const NAMES: &str = "constant, poly, cosine, triangle, time, step, milestones";
-const NUMBER: &str = "a number";
 const WHOLE: &str = "a whole number";
 const PACES: &str = "step or epoch";
 
