@@ -93,3 +93,31 @@ STEP(adam, float beta1, float take1, float log_beta1, float beta2, float take2, 
         p = p * keep - rate * m / (sqrtf(a) + outside);
     });
 }
+
+// NAdam: the means of step_adam, then p -= (of_g g + of_m m) / (sqrt(a) + outside). The t-th step has the momentum
+// u(t) = beta1 (1 - e^(t log_ratio) / 2), and U(t) = u(1) u(2) ... u(t). One thread of a block computes both shares; its loop
+// ends where no further factor changes 1 - U.
+STEP(nadam, float beta1, float take1, float log_ratio, float beta2, float take2, float log_beta2, float epsilon) {
+    __shared__ float share[2];
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
+    float t = steps[0] + 1.0f, root = sqrtf(-expm1f(t * log_beta2)), outside = epsilon * root;
+    if (threadIdx.x == 0) {
+        float ratio = expf(log_ratio), power = 1.0f, product = 1.0f;
+        for (float k = 0.0f; k < t && product > 1e-9f; k += 1.0f) {
+            power *= ratio;
+            product *= beta1 * (1.0f - 0.5f * power);
+        }
+        float now = beta1 * (1.0f - 0.5f * expf(log_ratio * t)), next = beta1 * (1.0f - 0.5f * expf(log_ratio * (t + 1.0f)));
+        share[0] = (1.0f - now) / (1.0f - product);
+        share[1] = next / (1.0f - product * next);
+    }
+    __syncthreads();
+    float of_g = lr * root * share[0], of_m = lr * root * share[1];
+    for_all<2>({params, grads, {first, second}}, n, vector, [=](float& p, float g, float& m, float& a) {
+        g = g * unscale + penalty * p;
+        m = beta1 * m + take1 * g;
+        a = beta2 * a + take2 * g * g;
+        p = p * keep - (of_g * g + of_m * m) / (sqrtf(a) + outside);
+    });
+}

@@ -134,6 +134,9 @@ mod tests {
         let adamw = json!({"learning_rate": rates, "weight_decay": 0.004, "clipnorm": 1.0, "amsgrad": true});
         let says = "adamw:weight-decay=0.004,clipnorm=1 0.003  [amsgrad, its schedule CosineDecay]";
         assert_eq!(of("AdamW", adamw), says);
+        let nadam = json!({"learning_rate": 2e-3, "weight_decay": null, "beta_1": 0.8, "beta_2": 0.999, "epsilon": 1e-7});
+        let says = "nadam:beta1=0.8,beta2=0.999,epsilon=0.0000001 0.002 constant []";
+        assert_eq!(of("Nadam", nadam), says);
         let clipped =
             json!({"learning_rate": 0.5, "weight_decay": null, "global_clipnorm": 2.5, "clipnorm": null});
         assert_eq!(of("SGD", clipped), "sgd:global-clipnorm=2.5 0.5 constant []");
@@ -156,7 +159,7 @@ mod tests {
     fn what_cannot_be_taken_is_told() {
         assert_eq!([told(&Value::Null), told(&json!({"loss": "mse"}))], ["none", "none"]);
         for (optimizer, says) in [
-            (json!("nadam"), "its optimizer is nadam, but there are sgd, "),
+            (json!("adamax"), "its optimizer is adamax, but there are sgd, "),
             (json!({"class_name": "Lion", "config": {}}), "its optimizer is Lion, but there are sgd, "),
             (
                 json!({"class_name": "SGD", "config": {"momentum": "x"}}),

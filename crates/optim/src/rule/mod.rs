@@ -1,9 +1,11 @@
 mod adam;
+mod nadam;
 mod rmsprop;
 mod sgd;
 mod weight_decay;
 
 pub use adam::Adam;
+pub use nadam::Nadam;
 pub use rmsprop::Rmsprop;
 pub use sgd::{Sgd, Velocity};
 pub use weight_decay::WeightDecay;
@@ -154,6 +156,8 @@ rules! {
     Rmsprop "rmsprop";
     /// Adam, and with a decoupled weight decay AdamW.
     Adam "adam", "adamw";
+    /// Adam with Nesterov's momentum.
+    Nadam "nadam";
 }
 
 impl UpdateRule {
