@@ -4,13 +4,14 @@ use crate::args::{KeepArgs, TrainArgs};
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
 use crate::flags::{All, Flags};
-use crate::output::{folder_must_exist, is_picture};
 use crate::print::{self, note};
+use crate::resume::is_picture;
 use crate::spelling::flag_of;
 use crate::train;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use towers_bench::{LrCurve, LrRange, left_out};
+use towers_runs::folder_must_exist;
 
 /// `towers lr-find`.
 #[derive(Debug, clap::Args)]
@@ -52,7 +53,7 @@ pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     if !is_picture(&output) {
         return Err(usage(format!("--output is {}, but must end in .png or .svg", output.display())));
     }
-    folder_must_exist("--output", &output)?;
+    folder_must_exist("output", &output)?;
     let train = TrainArgs {
         recipe: args.recipe,
         quick: args.quick,

@@ -58,9 +58,9 @@ def run_keras(optimizer, lrs):
         optimizer.learning_rate = lr
         optimizer.apply([keras.ops.convert_to_tensor(grad)], [variable])
         history += numbers(keras.ops.convert_to_numpy(variable))
-    arenas = [v for v in optimizer.variables if v.name not in ("iteration", "learning_rate")]
+    arenas = [v for v in optimizer.variables if v.shape == variable.shape]
     state = [x for arena in arenas for x in numbers(keras.ops.convert_to_numpy(arena))]
-    counted = isinstance(optimizer, keras.optimizers.Adam)
+    counted = isinstance(optimizer, (keras.optimizers.Adam, keras.optimizers.Nadam))
     return history, state + [float(optimizer.iterations)] if counted else state
 
 
@@ -100,12 +100,21 @@ def adam(epsilon, hat, decay="", betas=(0.9, 0.999)):
     return f"adam:beta1={beta1},beta2={beta2},epsilon={epsilon},epsilon-hat={str(hat).lower()}{decay}"
 
 
+def nadam(style, options="", decay=""):
+    return f"nadam:style={style}{options}{decay}"
+
+
+def in_schedule(schedule):
+    def case(source, optimizer, lr, result):
+        params, state = result
+        return {"source": source, "optimizer": optimizer, "schedule": schedule, "lr": lr, "params": params, "state": state}
+
+    return case
+
+
 def optimizer_cases():
     for schedule, factor in FACTORS.items():
-        def case(source, optimizer, lr, result):
-            params, state = result
-            return {"source": source, "optimizer": optimizer, "schedule": schedule, "lr": lr, "params": params, "state": state}
-
+        case = in_schedule(schedule)
         for momentum, nesterov in [(0.0, False), (0.9, False), (0.9, True)]:
             for decay in [0.0, 0.05]:
                 lrs = rates(factor, 0.1)
@@ -132,6 +141,20 @@ def optimizer_cases():
         yield case("pytorch", adam(1e-8, False, coupled(0.05)), 0.01, run_torch(make, lrs))
         make = lambda p: torch.optim.AdamW(p, betas=(0.8, 0.95), weight_decay=0.05)
         yield case("pytorch", adam(1e-8, False, decoupled(0.05), (0.8, 0.95)), 0.01, run_torch(make, lrs))
+
+
+def nadam_cases():
+    K, T = keras.optimizers.Nadam, torch.optim.NAdam
+    for schedule, factor in FACTORS.items():
+        case, lrs = in_schedule(schedule), rates(factor, 0.01)
+        yield case("keras 3", nadam("keras"), 0.01, run_keras(K(0.01), lrs))
+        k = K(0.01, weight_decay=0.05, beta_1=0.8, beta_2=0.95)
+        yield case("keras 3", nadam("keras", ",beta1=0.8,beta2=0.95", decoupled(0.05)), 0.01, run_keras(k, lrs))
+        yield case("pytorch", nadam("pytorch"), 0.01, run_torch(T, lrs))
+        make = lambda p: T(p, weight_decay=0.05, momentum_decay=0.3)
+        yield case("pytorch", nadam("pytorch", ",momentum-decay=0.3", coupled(0.05)), 0.01, run_torch(make, lrs))
+        make = lambda p: T(p, betas=(0.8, 0.95), weight_decay=0.05, decoupled_weight_decay=True)
+        yield case("pytorch", nadam("pytorch", ",beta1=0.8,beta2=0.95", decoupled(0.05)), 0.01, run_torch(make, lrs))
 
 
 def torch_rates(make, ticks):
@@ -220,6 +243,7 @@ def main():
         "steps_per_epoch": STEPS_PER_EPOCH, "epochs": EPOCHS, "base": 0.1,
         "initial": numbers(PARAMS), "grads": numbers(GRADS),
         "optimizers": list(optimizer_cases()), "schedules": list(schedule_cases()),
+        "nadam": list(nadam_cases()),
     }
     (HERE / "optim.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
 

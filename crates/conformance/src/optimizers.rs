@@ -3,53 +3,42 @@
 use crate::operand::numbers;
 use crate::{Bench, Buffer, Case, Output, Subject};
 #[cfg(feature = "random")]
-use proptest::prelude::*;
-use towers_optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use proptest::{prelude::*, sample};
+use towers_optim::{Adam, Clip, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay};
 use towers_program::{ClippedGrads, ParamRun, Result, Span, Storage};
 
-/// A few steps of all optimizers on a run in the middle of an arena.
+/// A few steps of a rule on a run in the middle of an arena.
 #[derive(Clone, Debug)]
 struct Steps {
     at: Span,
     lr: f32,
-    sgd: Sgd,
-    rmsprop: Rmsprop,
-    adam: Adam,
+    lr_multiplier: f32,
+    rule: UpdateRule,
 }
 
 impl Case for Steps {
     fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
-        let (device, at, len) = (bench.device, self.at, self.at.end() + 5);
+        let Steps { at, lr, lr_multiplier, rule } = *self;
+        let len = at.end() + 5;
         // Gradients carry the loss scale until an optimizer takes it off.
         let grads = numbers("grads", len).into_iter().map(|g| g * bench.loss_scale).collect();
-        let grads = bench.buffer_of(grads)?;
-        let zeros = |len| bench.buffer_of(vec![0.0; len]);
-        let step = |rule: &UpdateRule, lr, lr_multiplier, params: &mut Buffer, state: &mut [&mut Storage]| {
-            let run = ParamRun { at, lr_multiplier, weight_decay: rule.weight_decay() };
-            (0..3).try_for_each(|_| {
-                device.optimizer_step(rule, lr, &mut params.data, &grads.data, state, &[run])
-            })
-        };
-        let rule = self.sgd.into();
-        let (mut params, mut velocity) = (bench.buffer("params", len)?, zeros(len)?);
-        let state: &mut [_] = if self.sgd.momentum == 0.0 { &mut [] } else { &mut [&mut velocity.data] };
-        step(&rule, self.lr, 1.0, &mut params, state)?;
-        let mut outputs = params.outputs(bench, &[("params after SGD", at, 1e-6)])?;
-        outputs.extend(velocity.outputs(bench, &[("velocity", at, 1e-6)])?);
-        let (mut params, mut squares) = (bench.buffer("params", len)?, zeros(len)?);
-        // At larger rates a penalty on what rounding left enlarges that from step to step.
-        step(&self.rmsprop.into(), 0.01 * self.lr, 1.0, &mut params, &mut [&mut squares.data])?;
-        // Where a penalty nearly cancels a gradient, the quotient enlarges what rounding left of it.
-        outputs.extend(params.outputs(bench, &[("params after RMSprop", at, 2e-5)])?);
-        outputs.extend(squares.outputs(bench, &[("mean squares", at, 1e-6)])?);
-        let mut params = bench.buffer("params", len)?;
-        let (mut mean, mut squares, mut steps) = (zeros(len)?, zeros(len)?, zeros(1)?);
-        let state = &mut [&mut mean.data, &mut squares.data, &mut steps.data];
-        step(&self.adam.into(), 0.01 * self.lr, 0.5, &mut params, state)?;
-        outputs.extend(params.outputs(bench, &[("params after Adam", at, 2e-5)])?);
-        outputs.extend(mean.outputs(bench, &[("means", at, 1e-6)])?);
-        outputs.extend(squares.outputs(bench, &[("mean squares of Adam", at, 1e-6)])?);
-        outputs.extend(steps.outputs(bench, &[("steps", Span::new(0, 1), 0.0)])?);
+        let (grads, mut params) = (bench.buffer_of(grads)?, bench.buffer("params", len)?);
+        let lens = rule.state().iter().map(|_| len).chain(rule.counts_steps().then_some(1));
+        let mut arenas = lens.map(|len| bench.buffer_of(vec![0.0; len])).collect::<Result<Vec<Buffer>>>()?;
+        let run = ParamRun { at, lr_multiplier, weight_decay: rule.weight_decay() };
+        for _ in 0..3 {
+            let mut state: Vec<&mut Storage> = arenas.iter_mut().map(|arena| &mut arena.data).collect();
+            bench.device.optimizer_step(&rule, lr, &mut params.data, &grads.data, &mut state, &[run])?;
+        }
+        let tolerance = if let UpdateRule::Sgd(_) = rule { 1e-6 } else { 2e-5 };
+        // Where a penalty nearly cancels a gradient, a quotient enlarges what rounding left of it.
+        let mut outputs = params.outputs(bench, &[("params", at, tolerance)])?;
+        for (name, arena) in rule.state().iter().zip(&arenas) {
+            outputs.extend(arena.outputs(bench, &[(*name, at, 1e-6)])?);
+        }
+        if rule.counts_steps() {
+            outputs.extend(arenas[rule.state().len()].outputs(bench, &[("steps", Span::new(0, 1), 0.0)])?);
+        }
         Ok(outputs)
     }
 }
@@ -123,38 +112,57 @@ fn weight_decay() -> impl Strategy<Value = WeightDecay> {
     ]
 }
 
-/// SGD with Nesterov's momentum, RMSprop and Adam, with Keras' and PyTorch's conventions, and an average.
+/// Every rule, with Keras' and PyTorch's conventions, and an average.
 pub fn settings_of_recipes(subject: &Subject) {
-    for (keras, weight_decay) in [(true, WeightDecay::Coupled(1e-3)), (false, WeightDecay::Decoupled(0.05))] {
-        let velocity = if keras { Velocity::Keras } else { Velocity::PyTorch };
-        subject.agree(&Steps {
-            at: Span::new(13, 20_000),
-            lr: 0.05,
-            sgd: Sgd { momentum: 0.9, nesterov: true, velocity, weight_decay },
-            rmsprop: Rmsprop { rho: 0.9, epsilon: 1e-7, epsilon_inside_root: !keras, weight_decay },
-            adam: Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-7, epsilon_hat: keras, weight_decay },
-        });
+    for weight_decay in [WeightDecay::Coupled(1e-3), WeightDecay::Decoupled(0.05)] {
+        for rule in rules(0.9, 1e-7) {
+            let at = Span::new(13, 20_000);
+            subject.agree(&Steps::new(at, 0.05, rule.with_weight_decay(weight_decay)));
+        }
     }
     subject.agree(&Average { from: 3, to: 5, len: 4000, momentum: 0.9, scale: 0.01 });
+}
+
+/// Every rule in every convention. All averages fade alike.
+fn rules(beta: f32, epsilon: f32) -> Vec<UpdateRule> {
+    let betas = (f64::from(beta), 1.0 - 0.1 * (1.0 - f64::from(beta)));
+    let mut rules: Vec<UpdateRule> = Vec::new();
+    for sgd in [Sgd::keras(), Sgd::pytorch()] {
+        rules.extend([sgd.momentum(beta), sgd.momentum(beta).nesterov()].map(UpdateRule::from));
+    }
+    for rmsprop in [Rmsprop::keras2(), Rmsprop::keras3()] {
+        rules.push(rmsprop.rho(beta).epsilon(epsilon).into());
+    }
+    for adam in [Adam::keras(), Adam::pytorch()] {
+        rules.push(adam.betas(betas.0, betas.1).epsilon(epsilon).into());
+    }
+    for nadam in [Nadam::keras(), Nadam::pytorch()] {
+        rules.push(nadam.betas(betas.0, betas.1).epsilon(epsilon).into());
+    }
+    rules
+}
+
+impl Steps {
+    /// Divisions by the size of a gradient need small rates: a penalty on what rounding left enlarges that from step to step.
+    fn new(at: Span, lr: f32, rule: UpdateRule) -> Self {
+        match rule {
+            UpdateRule::Sgd(_) => Steps { at, lr, lr_multiplier: 1.0, rule },
+            _ => Steps { at, lr: 0.01 * lr, lr_multiplier: 0.5, rule },
+        }
+    }
 }
 
 /// Every convention, on runs of any place and length.
 #[cfg(feature = "random")]
 pub fn any_convention(subject: &Subject) {
     let at = (0..50_usize, prop_oneof![0..100_usize, 16_000..50_000_usize]);
-    let momentum = prop_oneof![Just(0.0_f32), 0.1..0.99_f32];
-    let betas = (prop_oneof![Just(0.0), 0.5..0.99], prop_oneof![Just(0.999), 0.5..0.9999]);
-    let constants = (0.001..0.5_f32, momentum, 0.5..0.99_f32, betas, 1e-7..1e-3_f32, weight_decay());
-    let cases = (at, constants, any::<(bool, bool, bool)>());
-    let case = |((offset, len), constants, (nesterov, keras, inside))| {
-        let (lr, momentum, rho, (beta1, beta2), epsilon, weight_decay) = constants;
-        let velocity = if keras { Velocity::Keras } else { Velocity::PyTorch };
-        let sgd = Sgd { momentum, nesterov, velocity, weight_decay };
-        let rmsprop = Rmsprop { rho, epsilon, epsilon_inside_root: inside, weight_decay };
-        let adam = Adam { beta1, beta2, epsilon, epsilon_hat: keras, weight_decay };
-        Steps { at: Span::new(offset, len), lr, sgd, rmsprop, adam }
+    let beta = prop_oneof![Just(0.0_f32), 0.1..0.99_f32];
+    let rule = (beta, 1e-7..1e-3_f32).prop_flat_map(|(beta, epsilon)| sample::select(rules(beta, epsilon)));
+    let cases = (at, 0.001..0.5_f32, rule, weight_decay());
+    let case = |((offset, len), lr, rule, decay): ((usize, usize), f32, UpdateRule, WeightDecay)| {
+        Steps::new(Span::new(offset, len), lr, rule.with_weight_decay(decay))
     };
-    subject.agree_on(48, cases.prop_map(case));
+    subject.agree_on(144, cases.prop_map(case));
 }
 
 /// Running averages of a run, from sums at another place.

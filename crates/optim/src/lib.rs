@@ -61,5 +61,5 @@ pub use error::{Error, Result};
 pub use group::ParamGroup;
 pub use optimizer::Optimizer;
 pub use progress::Progress;
-pub use rule::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+pub use rule::*;
 pub use schedule::{Anneal, Curve, LinearScaling, Per, Schedule, Warmup};

@@ -4,6 +4,15 @@ use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
+/// What most options take.
+pub(crate) const NUMBER: &str = "a number";
+pub(crate) const SWITCH: &str = "true or false";
+
+/// Conventions, by name. The first is the default.
+pub(crate) trait Style: Copy + 'static {
+    const ALL: &[(&str, Self)];
+}
+
 /// The options after a name, taken one by one.
 pub(crate) struct Options<'a> {
     of: &'a str,
@@ -26,10 +35,20 @@ pub(crate) fn parse(text: &str) -> Result<(&str, Options<'_>)> {
         }
         pairs.push((key, value));
     }
-    Ok((of, Options { of, pairs, asked: Vec::new() }))
+    Ok((of, Options { pairs, ..Options::none(of) }))
 }
 
-impl Options<'_> {
+impl<'a> Options<'a> {
+    /// No options after this name.
+    pub(crate) fn none(of: &'a str) -> Self {
+        Options { of, pairs: Vec::new(), asked: Vec::new() }
+    }
+
+    /// The options that were asked for.
+    pub(crate) fn asked(self) -> Vec<&'static str> {
+        self.asked
+    }
+
     /// The value of `option`, if it was given.
     pub(crate) fn get<T: FromStr>(
         &mut self,
@@ -58,6 +77,11 @@ impl Options<'_> {
         Ok(self.get(option, accepted)?.unwrap_or(default))
     }
 
+    /// The convention that `option` names.
+    pub(crate) fn style<S: Style>(&mut self, option: &'static str, accepted: &'static str) -> Result<S> {
+        Ok(self.or(option, accepted, Named(S::ALL[0].1))?.0)
+    }
+
     /// Refuses unknown options.
     pub(crate) fn finish(self) -> Result<()> {
         let Some((option, _)) = self.pairs.first() else { return Ok(()) };
@@ -67,6 +91,16 @@ impl Options<'_> {
             accepted += ", and `/` between the values of a list, as in at=30/60/80";
         }
         Err(Error::UnknownOption { of: self.of.into(), option: (*option).into(), accepted })
+    }
+}
+
+struct Named<S>(S);
+
+impl<S: Style> FromStr for Named<S> {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        S::ALL.iter().find(|(name, _)| *name == text).map(|(_, style)| Named(*style)).ok_or(())
     }
 }
 
@@ -114,5 +148,12 @@ impl<'a, 'f> Writer<'a, 'f> {
         default: T,
     ) -> fmt::Result {
         if value == default { Ok(()) } else { self.option(key, value) }
+    }
+
+    /// The first convention that fits, or else the default one. Its name is written unless it is the default.
+    pub(crate) fn style<S: Style>(&mut self, key: &str, fits: impl Fn(&S) -> bool) -> Result<S, fmt::Error> {
+        let (name, style) = S::ALL.iter().find(|(_, style)| fits(style)).unwrap_or(&S::ALL[0]);
+        self.unless_default(key, *name, S::ALL[0].0)?;
+        Ok(*style)
     }
 }

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use towers_optim::{
-    Adam, Anneal, Clip, Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, UpdateRule,
-    Velocity, Warmup, WeightDecay,
+    Adam, Anneal, Clip, Curve, Ema, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd,
+    UpdateRule, Velocity, Warmup, WeightDecay,
 };
 
 fn per() -> impl Strategy<Value = Per> {
@@ -92,6 +92,13 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
         (0.0..1.0, 0.0..1.0, 1e-12f32..1.0)
             .prop_map(|(beta1, beta2, epsilon)| { Adam::pytorch().betas(beta1, beta2).epsilon(epsilon) }),
     ];
+    let nadam = prop_oneof![
+        Just(Nadam::keras()),
+        Just(Nadam::pytorch()),
+        (0.0..1.0, 0.0..1.0, 1e-12f32..1.0, 0.0..9.0).prop_map(|(beta1, beta2, epsilon, decay)| {
+            Nadam::pytorch().betas(beta1, beta2).epsilon(epsilon).momentum_decay(decay)
+        }),
+    ];
     let rule = prop_oneof![
         (0.0f32..1.0, any::<bool>(), velocity, decay()).prop_map(
             |(momentum, nesterov, velocity, weight_decay)| {
@@ -100,6 +107,7 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
         ),
         (style, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
         (adam, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
+        (nadam, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
     ];
     let clip = prop_oneof![
         Just(None),
@@ -139,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "(poly|triangle|one-cycle|exponential|cosine-restarts|step|time|sgd|rmsprop|adamw?|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
+    fn any_text_is_answered(text in "(poly|triangle|one-cycle|exponential|cosine-restarts|step|time|sgd|rmsprop|n?adamw?|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
         let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>(), text.parse::<ParamGroup>(), text.parse::<Ema>());
     }
 
@@ -186,6 +194,9 @@ fn compact_forms() {
         "rmsprop:style=keras3",
         "adam",
         "adam:style=pytorch,beta1=0.8,beta2=0.95,l2=5e-4",
+        "nadam",
+        "nadam:style=pytorch,beta1=0.8,weight-decay=0.01",
+        "nadam:momentum-decay=0.1",
     ] {
         assert_eq!(text.parse::<Optimizer>().unwrap().to_string(), text);
     }
@@ -269,7 +280,8 @@ fn wrong_schedules_are_named() {
 #[test]
 fn wrong_optimizers_are_named() {
     for (text, message) in [
-        ("nadam", "the optimizer `nadam` is unknown; there are sgd, rmsprop, adam, adamw"),
+        ("adamax", "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam"),
+        ("nadam:momentum-decay=-1", "nadam: momentum-decay is -1, but must be a number of 0 or more"),
         ("adam:beta2=1", "adam: beta2 is 1, but must be a number from 0 to below 1"),
         ("adamw:style=keras3", "adamw: style is keras3, but must be keras or pytorch"),
         ("sgd:momentum=1", "sgd: momentum is 1, but must be a number from 0 to below 1"),

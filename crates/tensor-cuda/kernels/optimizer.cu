@@ -1,99 +1,13 @@
-// Steps of optimizers and running averages over flat arenas in f32, the meter of the losses, and the loss scale of
-// half precision.
+// What stands around the steps of optimizers, which are in rules.cu: the clipping of gradients and the loss scale of half
+// precision. Running averages over flat arenas in f32, and the meter of the losses.
 //
-// Layout: parameters, gradients and state are runs of n numbers. Gradients of half precision carry the loss scale.
+// Layout: gradients and running averages are runs of n numbers. Gradients of half precision carry the loss scale.
 // Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4; what says so runs
 // on one thread. Clipping has blocks for each gradient.
-// Writes: parameters, state and running averages in place. Nothing moves once the step's state is halted, and no parameter
-// moves in a step whose gradients overflowed.
+// Writes: gradients and running averages in place. Nothing moves once the step's state is halted.
 #include "towers.cuh"
 
 __device__ inline bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
-
-// What an optimizer steps over: n parameters, their gradients, and up to two numbers that it remembers of each.
-struct Arenas {
-    float* params;
-    const float* grads;
-    float* state[2];
-};
-
-// Calls rule(p, g, s) with the numbers from `from` to `to`, V at a time; s are the STATES numbers remembered, if any.
-template <int V, int STATES, class Rule>
-__device__ inline void for_run(const Arenas& all, u64 from, u64 to, Rule rule) {
-    for (u64 k = from + global_thread() * V; k < to; k += global_threads() * V) {
-        float p[V], g[V], s[2][V] = {};
-        load<V>(all.params + k, p);
-        load<V>(all.grads + k, g);
-#pragma unroll
-        for (int j = 0; j < STATES; ++j) load<V>(all.state[j] + k, s[j]);
-#pragma unroll
-        for (int i = 0; i < V; ++i) rule(p[i], g[i], s[0][i], s[1][i]);
-        store<V>(all.params + k, p);
-#pragma unroll
-        for (int j = 0; j < STATES; ++j) store<V>(all.state[j] + k, s[j]);
-    }
-}
-
-template <int STATES, class Rule>
-__device__ inline void for_all(const Arenas& all, u64 n, u32 vector, Rule rule) {
-    u64 wide = vector == 4 ? n / 4 * 4 : 0;
-    for_run<4, STATES>(all, 0, wide, rule);
-    for_run<1, STATES>(all, wide, n, rule);
-}
-
-// All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). Weight decay is g +=
-// penalty p (coupled), or p *= 1 - lr shrink (decoupled). With a momentum of 0 the velocity is not touched.
-KERNEL sgd_step(const StepState* state, float* params, const float* grads, float* velocity, u64 n, float multiplier,
-                float momentum, u32 keras, u32 nesterov, float penalty, float shrink, u32 vector) {
-    if (state->halted || state->overflow) return;
-    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
-    if (momentum == 0.0f) {
-        for_all<0>({params, grads}, n, vector, [=](float& p, float g, float&, float&) {
-            g *= unscale;
-            p = p * keep - lr * (g + penalty * p);
-        });
-        return;
-    }
-    // The learning rate enters the velocity (Keras) or leaves with it (PyTorch).
-    float into = keras ? -lr : 1.0f, out = keras ? 1.0f : -lr;
-    // Nesterov looks one step ahead: m v + into g in place of v.
-    float of_v = nesterov ? momentum : 1.0f, of_g = nesterov ? into : 0.0f;
-    for_all<1>({params, grads, {velocity}}, n, vector, [=](float& p, float g, float& v, float&) {
-        g = g * unscale + penalty * p;
-        v = momentum * v + into * g;
-        p = p * keep + out * (of_v * v + of_g * g);
-    });
-}
-
-// a = rho a + (1 - rho) g^2, then p -= lr g / (sqrt(a + inside) + outside). Weight decay as in sgd_step.
-KERNEL rmsprop_step(const StepState* state, float* params, const float* grads, float* mean_square, u64 n, float multiplier,
-                    float rho, float inside, float outside, float penalty, float shrink, u32 vector) {
-    if (state->halted || state->overflow) return;
-    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
-    for_all<1>({params, grads, {mean_square}}, n, vector, [=](float& p, float g, float& a, float&) {
-        g = g * unscale + penalty * p;
-        a = rho * a + (1.0f - rho) * g * g;
-        p = p * keep - lr * g / (sqrtf(a + inside) + outside);
-    });
-}
-
-// m = beta1 m + take1 g, a = beta2 a + take2 g^2, then p -= rate m / (sqrt(a) + epsilon): in the t-th step the means fall
-// short by c = 1 - beta^t, which the rate makes up for, and epsilon where it stands for PyTorch's (`hat` is 0). The logarithms
-// of beta make c exact where beta^t is nearly 1. Weight decay as in sgd_step.
-KERNEL adam_step(const StepState* state, float* params, const float* grads, float* mean, float* mean_square,
-                 const float* steps, u64 n, float multiplier, float beta1, float take1, float log_beta1, float beta2,
-                 float take2, float log_beta2, float epsilon, u32 hat, float penalty, float shrink, u32 vector) {
-    if (state->halted || state->overflow) return;
-    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
-    float t = steps[0] + 1.0f, c1 = -expm1f(t * log_beta1), root = sqrtf(-expm1f(t * log_beta2));
-    float rate = lr * root / c1, outside = hat ? epsilon : epsilon * root;
-    for_all<2>({params, grads, {mean, mean_square}}, n, vector, [=](float& p, float g, float& m, float& a) {
-        g = g * unscale + penalty * p;
-        m = beta1 * m + take1 * g;
-        a = beta2 * a + take2 * g * g;
-        p = p * keep - rate * m / (sqrtf(a) + outside);
-    });
-}
 
 // Behind all of a step: counts it, if it moved anything. One thread.
 KERNEL count_step(const StepState* state, float* steps) {

@@ -27,4 +27,5 @@ pub const SOURCES: &[Source] = &[
     ops::softmax::SOURCE,
     ops::dropout::SOURCE,
     ops::optimizer::SOURCE,
+    ops::optimizer::RULES,
 ];

@@ -4,7 +4,7 @@
 
 use crate::harness::*;
 use core::ops::Range;
-use towers_optim::{Adam, Clip, Optimizer, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_optim::{Adam, Clip, Nadam, Optimizer, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 use towers_program::{
     Backend, ClippedGrads, Device, OptimizerState, ParamRun, Precision, Result, Span, Storage,
 };
@@ -132,6 +132,27 @@ fn any_convention() {
                 assert_close(&format!("{what}, as on the CPU,"), got, &on_cpu.1, 1e-6, 0.0);
             }
         }
+    }
+}
+
+/// More steps than NAdam's product of momenta has factors that matter.
+#[test]
+fn many_steps_of_nadam() {
+    fn run(device: &dyn Backend, rule: UpdateRule) -> Vec<f32> {
+        let (len, all) = (70, plain(Span::new(0, 70)));
+        let mut params = upload(device, &numbers("params", len)).unwrap();
+        let [mut mean, mut square, mut steps] = [len, len, 1].map(|len| device.alloc(len).unwrap());
+        for step in 0..60 {
+            let grads = upload(device, &numbers(&format!("grads {step}"), len)).unwrap();
+            let state = &mut [&mut mean, &mut square, &mut steps];
+            device.optimizer_step(&rule, 0.01, &mut params, &grads, state, &[all]).unwrap();
+        }
+        download(device, &params, all.at).unwrap()
+    }
+    for nadam in [Nadam::keras(), Nadam::pytorch(), Nadam::keras().betas(0.5, 0.9)] {
+        let [got, expected] =
+            [&emulated(Precision::Fp32) as &dyn Backend, &Reference].map(|d| run(d, nadam.into()));
+        assert_close(&format!("{nadam:?}"), &got, &expected, 2e-6, 0.0);
     }
 }
 

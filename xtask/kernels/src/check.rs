@@ -28,7 +28,6 @@ struct Wanted {
 /// Kernels that load and store vectors of 16 bytes.
 const BOTH: &[&str] = &[
     "act_bwd",
-    "adam_step",
     "avgpool_bwd",
     "avgpool_fwd",
     "copy_act",
@@ -38,8 +37,7 @@ const BOTH: &[&str] = &[
     "maxpool_bwd_apart",
     "maxpool_fwd",
     "move_rows",
-    "rmsprop_step",
-    "sgd_step",
+    "step_*",
     "sum_parts_f32",
 ];
 

@@ -55,6 +55,7 @@ const TESTS: &[(&str, [&[&str]; 3])] = &[
     ("normalization.cu", [&["normalization", "replicas"], &["batch_norm"], &[]]),
     ("group_norm.cu", [&["normalization"], &[], &[]]),
     ("optimizer.cu", [&["optimizers", "meter"], &["optimizer"], &[]]),
+    ("rules.cu", [&["optimizers"], &["optimizer"], &[]]),
     ("pooling.cu", [&["pooling"], &["pooling"], &[]]),
     ("product.cuh", [&["convolution", "dense"], &["convolution"], &[]]),
     ("rows.cu", [&["dense", "convolution"], &["convolution", "programs"], &[]]),

@@ -32,7 +32,14 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("towers-layers", Only(&["towers-program", "towers-philox"])),
     (
         "towers-interchange",
-        Only(&["towers-checkpoint", "towers-files", "towers-layers", "towers-models", "towers-program"]),
+        Only(&[
+            "towers-checkpoint",
+            "towers-files",
+            "towers-layers",
+            "towers-models",
+            "towers-optim",
+            "towers-program",
+        ]),
     ),
     ("towers-models", Only(&["towers-layers", "towers-program"])),
     (

@@ -4,13 +4,10 @@ use super::shortened;
 use crate::Compiled;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
+use towers_optim::Optimizer;
 
 /// Options of all optimizers that change the steps, and have no counterpart here. `null` and `false` turn them off.
 const NOT_THERE: [&str; 4] = ["use_ema", "gradient_accumulation_steps", "loss_scale_factor", "amsgrad"];
-
-/// Options of all optimizers, and ours.
-const OF_ALL: [(&str, &str); 3] =
-    [("weight_decay", "weight-decay"), ("clipvalue", "clipvalue"), ("global_clipnorm", "global-clipnorm")];
 
 /// The optimizer and its rate. `None` for a model that was not compiled; an error says why they can't be taken.
 pub(super) fn read(compile: &Value) -> Option<Result<Compiled, String>> {
@@ -39,28 +36,27 @@ pub(super) fn read(compile: &Value) -> Option<Result<Compiled, String>> {
 
 fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
     let get = |key: &str| config.get(key).filter(|value| !value.is_null());
-    let (name, options): (_, &[(&str, &str)]) = match class.to_ascii_lowercase().as_str() {
-        "sgd" => ("sgd", &[("momentum", "momentum"), ("nesterov", "nesterov")]),
-        "rmsprop" => ("rmsprop", &[("rho", "rho"), ("epsilon", "epsilon")]),
-        adam @ ("adam" | "adamw") => (
-            if adam == "adam" { "adam" } else { "adamw" },
-            &[("beta_1", "beta1"), ("beta_2", "beta2"), ("epsilon", "epsilon")],
-        ),
-        _ => {
-            return Err(format!(
-                "its optimizer is {}, but there are sgd, rmsprop, adam, adamw",
-                shortened(class)
-            ));
+    let name = class.to_ascii_lowercase();
+    let options = Optimizer::options(&name).map_err(|error| match error {
+        towers_optim::Error::UnknownName { accepted, .. } => {
+            format!("its optimizer is {}, but there are {accepted}", shortened(class))
         }
-    };
+        other => other.to_string(),
+    })?;
     // Since 2.11 Keras adds the epsilon inside of the root, and every optimizer has a weight decay, if only `null`.
     let is_new = config.contains_key("weight_decay");
-    let mut text =
-        if name == "rmsprop" && is_new { "rmsprop:style=keras3".to_owned() } else { name.to_owned() };
-    // Standalone Keras 2 clipped the norm of all gradients by `clipnorm`, tf.keras that of each; their files look alike.
-    let clipnorm = if is_new { [("clipnorm", "clipnorm")].as_slice() } else { &[] };
-    for (theirs, ours) in options.iter().chain(&OF_ALL).chain(clipnorm) {
-        let value = match get(theirs) {
+    let mut text = if name == "rmsprop" && is_new { "rmsprop:style=keras3".to_owned() } else { name.clone() };
+    for ours in options {
+        // Standalone Keras 2 clipped the norm of all gradients by `clipnorm`, tf.keras that of each; their files look alike.
+        if ours == "clipnorm" && !is_new {
+            continue;
+        }
+        let theirs = match ours {
+            "beta1" => "beta_1".to_owned(),
+            "beta2" => "beta_2".to_owned(),
+            same => same.replace('-', "_"),
+        };
+        let value = match get(&theirs) {
             None | Some(Value::Bool(false)) => continue,
             Some(Value::Bool(true)) => "true".to_owned(),
             Some(value) => plain(value).ok_or_else(|| format!("its optimizer's {theirs} is no number"))?,
@@ -138,6 +134,9 @@ mod tests {
         let adamw = json!({"learning_rate": rates, "weight_decay": 0.004, "clipnorm": 1.0, "amsgrad": true});
         let says = "adamw:weight-decay=0.004,clipnorm=1 0.003  [amsgrad, its schedule CosineDecay]";
         assert_eq!(of("AdamW", adamw), says);
+        let nadam = json!({"learning_rate": 2e-3, "weight_decay": null, "beta_1": 0.8, "beta_2": 0.999, "epsilon": 1e-7});
+        let says = "nadam:beta1=0.8,beta2=0.999,epsilon=0.0000001 0.002 constant []";
+        assert_eq!(of("Nadam", nadam), says);
         let clipped =
             json!({"learning_rate": 0.5, "weight_decay": null, "global_clipnorm": 2.5, "clipnorm": null});
         assert_eq!(of("SGD", clipped), "sgd:global-clipnorm=2.5 0.5 constant []");
@@ -160,7 +159,7 @@ mod tests {
     fn what_cannot_be_taken_is_told() {
         assert_eq!([told(&Value::Null), told(&json!({"loss": "mse"}))], ["none", "none"]);
         for (optimizer, says) in [
-            (json!("nadam"), "its optimizer is nadam, but there are sgd, "),
+            (json!("adamax"), "its optimizer is adamax, but there are sgd, "),
             (json!({"class_name": "Lion", "config": {}}), "its optimizer is Lion, but there are sgd, "),
             (
                 json!({"class_name": "SGD", "config": {"momentum": "x"}}),

@@ -1,4 +1,8 @@
-use super::{WeightDecay, check_lengths};
+use super::{Rule, WeightDecay, check_epsilon, check_lengths, fading};
+use crate::Result;
+use crate::number::Number;
+use crate::text::{NUMBER, Options, SWITCH, Style, Writer, check};
+use core::fmt;
 
 /// Adam, at learning rate `lr`, for a gradient `g`: the mean `m = beta1 m + (1 - beta1) g` gives the step its direction, the mean
 /// square `a = beta2 a + (1 - beta2) g^2` scales it. Both start at 0 and are corrected for it: `M = m / (1 - beta1^t)` and
@@ -91,5 +95,63 @@ impl Adam {
             *a = keep2 * *a + take2 * g * g;
             *p = *p * decay.keep - rate * *m / (a.sqrt() + epsilon);
         }
+    }
+}
+
+impl Style for Adam {
+    const ALL: &[(&str, Self)] = &[("keras", Adam::keras()), ("pytorch", Adam::pytorch())];
+}
+
+impl Rule for Adam {
+    const COUNTS_STEPS: bool = true;
+
+    fn state(&self) -> &'static [&'static str] {
+        &["mean", "mean_square"]
+    }
+
+    #[inline(always)]
+    fn step_over(
+        &self,
+        lr: f32,
+        t: u64,
+        params: &mut [f32],
+        grads: &[f32],
+        [mean, mean_square]: [&mut [f32]; 2],
+    ) {
+        self.step(lr, t, params, grads, mean, mean_square);
+    }
+
+    fn constants(&self) -> Vec<f32> {
+        let of = |beta: f64| [beta as f32, (1.0 - beta) as f32, beta.ln() as f32];
+        let epsilon = [self.epsilon, self.epsilon_hat.into()];
+        [of(self.beta1).as_slice(), &of(self.beta2), &epsilon].concat()
+    }
+
+    fn read(name: &str, options: &mut Options) -> Result<Self> {
+        let style: Adam = options.style("style", "keras or pytorch")?;
+        // AdamW's weight decay is Keras' or PyTorch's.
+        let decay = WeightDecay::Decoupled(if style.epsilon_hat { 0.004 } else { 0.01 });
+        Ok(Adam {
+            beta1: options.or("beta1", NUMBER, style.beta1)?,
+            beta2: options.or("beta2", NUMBER, style.beta2)?,
+            epsilon: options.or("epsilon", NUMBER, style.epsilon)?,
+            epsilon_hat: options.or("epsilon-hat", SWITCH, style.epsilon_hat)?,
+            weight_decay: if name == "adamw" { decay } else { WeightDecay::None },
+        })
+    }
+
+    fn write(&self, out: &mut Writer) -> fmt::Result {
+        let form = |adam: &Adam| (adam.epsilon, adam.epsilon_hat);
+        let style: Adam = out.style("style", |style| form(style) == form(self))?;
+        out.unless_default("beta1", Number(self.beta1), Number(style.beta1))?;
+        out.unless_default("beta2", Number(self.beta2), Number(style.beta2))?;
+        out.unless_default("epsilon", Number(self.epsilon), Number(style.epsilon))?;
+        out.unless_default("epsilon-hat", self.epsilon_hat, style.epsilon_hat)
+    }
+
+    fn validate(&self) -> Result<()> {
+        check("adam", "beta1", self.beta1, fading(self.beta1))?;
+        check("adam", "beta2", self.beta2, fading(self.beta2))?;
+        check_epsilon("adam", self.epsilon)
     }
 }

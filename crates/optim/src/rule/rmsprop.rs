@@ -1,4 +1,8 @@
-use super::{WeightDecay, check_lengths};
+use super::{Rule, WeightDecay, check_epsilon, check_lengths, fading};
+use crate::Result;
+use crate::number::Number;
+use crate::text::{NUMBER, Options, SWITCH, Style, Writer, check};
+use core::fmt;
 
 /// RMSprop, without momentum and not centered, at learning rate `lr`, for a gradient `g`: the mean square
 /// `a = rho a + (1 - rho) g^2` scales the step, in one of two ways.
@@ -79,5 +83,59 @@ impl Rmsprop {
             *a = rho * *a + (1.0 - rho) * g * g;
             *p = *p * decay.keep - lr * g / ((*a + inside).sqrt() + outside);
         }
+    }
+}
+
+impl Style for Rmsprop {
+    const ALL: &[(&str, Self)] =
+        &[("keras2", Rmsprop::keras2()), ("keras3", Rmsprop::keras3()), ("pytorch", Rmsprop::pytorch())];
+}
+
+impl Rule for Rmsprop {
+    const COUNTS_STEPS: bool = false;
+
+    fn state(&self) -> &'static [&'static str] {
+        &["mean_square"]
+    }
+
+    #[inline(always)]
+    fn step_over(
+        &self,
+        lr: f32,
+        _: u64,
+        params: &mut [f32],
+        grads: &[f32],
+        [mean_square, _]: [&mut [f32]; 2],
+    ) {
+        self.step(lr, params, grads, mean_square);
+    }
+
+    fn constants(&self) -> Vec<f32> {
+        let (inside, outside) =
+            if self.epsilon_inside_root { (self.epsilon, 0.0) } else { (0.0, self.epsilon) };
+        vec![self.rho, inside, outside]
+    }
+
+    fn read(_: &str, options: &mut Options) -> Result<Self> {
+        let style: Rmsprop = options.style("style", "keras2, keras3 or pytorch")?;
+        Ok(Rmsprop {
+            rho: options.or("rho", NUMBER, style.rho)?,
+            epsilon: options.or("epsilon", NUMBER, style.epsilon)?,
+            epsilon_inside_root: options.or("epsilon-inside-root", SWITCH, style.epsilon_inside_root)?,
+            ..style
+        })
+    }
+
+    fn write(&self, out: &mut Writer) -> fmt::Result {
+        let plain = self.weight_decay(WeightDecay::None);
+        let style: Rmsprop = out.style("style", |style| *style == plain)?;
+        out.unless_default("rho", Number(self.rho), Number(style.rho))?;
+        out.unless_default("epsilon", Number(self.epsilon), Number(style.epsilon))?;
+        out.unless_default("epsilon-inside-root", self.epsilon_inside_root, style.epsilon_inside_root)
+    }
+
+    fn validate(&self) -> Result<()> {
+        check("rmsprop", "rho", self.rho, fading(self.rho))?;
+        check_epsilon("rmsprop", self.epsilon)
     }
 }

@@ -1,4 +1,8 @@
-use super::{WeightDecay, check_lengths};
+use super::{Rule, WeightDecay, check_lengths, fading};
+use crate::Result;
+use crate::number::Number;
+use crate::text::{NUMBER, Options, SWITCH, Style, Writer, check};
+use core::fmt;
 
 /// Where the learning rate enters the velocity of SGD with momentum `m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,5 +114,47 @@ impl Sgd {
             *v = self.momentum * *v + into * g;
             *p = *p * decay.keep + out * (of_v * *v + of_g * g);
         }
+    }
+}
+
+/// Whose velocity it is.
+impl Style for Velocity {
+    const ALL: &[(&str, Self)] = &[("keras", Velocity::Keras), ("pytorch", Velocity::PyTorch)];
+}
+
+impl Rule for Sgd {
+    const COUNTS_STEPS: bool = false;
+
+    fn state(&self) -> &'static [&'static str] {
+        if self.momentum == 0.0 { &[] } else { &["velocity"] }
+    }
+
+    #[inline(always)]
+    fn step_over(&self, lr: f32, _: u64, params: &mut [f32], grads: &[f32], [velocity, _]: [&mut [f32]; 2]) {
+        self.step(lr, params, grads, velocity);
+    }
+
+    fn constants(&self) -> Vec<f32> {
+        let is_keras = self.velocity == Velocity::Keras;
+        vec![self.momentum, is_keras.into(), self.nesterov.into()]
+    }
+
+    fn read(_: &str, options: &mut Options) -> Result<Self> {
+        Ok(Sgd {
+            momentum: options.or("momentum", NUMBER, 0.0)?,
+            nesterov: options.or("nesterov", SWITCH, false)?,
+            velocity: options.style("velocity", "keras or pytorch")?,
+            weight_decay: WeightDecay::None,
+        })
+    }
+
+    fn write(&self, out: &mut Writer) -> fmt::Result {
+        out.unless_default("momentum", Number(self.momentum), Number(0.0))?;
+        out.unless_default("nesterov", self.nesterov, false)?;
+        if self.velocity == Velocity::PyTorch { out.option("velocity", "pytorch") } else { Ok(()) }
+    }
+
+    fn validate(&self) -> Result<()> {
+        check("sgd", "momentum", self.momentum, fading(self.momentum))
     }
 }

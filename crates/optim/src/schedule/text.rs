@@ -1,14 +1,13 @@
 use super::curve::slashed;
 use super::{Anneal, Curve, Per, Schedule, Warmup};
 use crate::number::Number;
-use crate::text::{Writer, parse};
+use crate::text::{NUMBER, Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
 const NAMES: &str =
     "constant, poly, cosine, cosine-restarts, triangle, one-cycle, exponential, time, step, milestones";
-const NUMBER: &str = "a number";
 const WHOLE: &str = "a whole number";
 const SWITCH: &str = "true or false";
 const PACES: &str = "step or epoch";

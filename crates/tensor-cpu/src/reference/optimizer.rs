@@ -1,4 +1,4 @@
-use towers_optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_optim::{Adam, Clip, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 use towers_program::Span;
 
 /// The parameter and gradient after weight decay.
@@ -59,6 +59,7 @@ pub(crate) fn update(
         UpdateRule::Sgd(rule) => sgd(rule, lr, params, grads, first),
         UpdateRule::Rmsprop(rule) => rmsprop(rule, lr, params, grads, first),
         UpdateRule::Adam(rule) => adam(rule, lr, t, params, grads, first, second),
+        UpdateRule::Nadam(rule) => nadam(rule, lr, t, params, grads, first, second),
     }
 }
 
@@ -111,5 +112,27 @@ fn adam(
         let root =
             if rule.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
         *param = p - lr * (*m / c1) / root;
+    }
+}
+
+fn nadam(
+    rule: Nadam,
+    lr: f64,
+    t: u64,
+    params: &mut [f64],
+    grads: &[f64],
+    mean: &mut [f64],
+    mean_square: &mut [f64],
+) {
+    let (epsilon, beta1, beta2) = (f64::from(rule.epsilon), rule.beta1, rule.beta2);
+    let momentum = |t: u64| beta1 * (1.0 - 0.5 * 0.96_f64.powf(rule.momentum_decay * t as f64));
+    let product: f64 = (1..=t).map(momentum).product();
+    let (now, next) = (momentum(t), momentum(t + 1));
+    for (((param, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
+        let (p, g) = decay(rule.weight_decay, lr, *param, g);
+        *m = beta1 * *m + (1.0 - beta1) * g;
+        *a = beta2 * *a + (1.0 - beta2) * g * g;
+        let step = next * *m / (1.0 - product * next) + (1.0 - now) * g / (1.0 - product);
+        *param = p - lr * step / ((*a / (1.0 - beta2.powf(t as f64))).sqrt() + epsilon);
     }
 }

@@ -1,18 +1,15 @@
 //! Steps of optimizers and running averages over flat arenas, and the meter of the losses.
 
-use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::driver::{Arg, Geometry, Ptr, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use towers_optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_optim::{Clip, UpdateRule, WeightDecay};
 use towers_program::{ClippedGrads, Error, ParamRun, Precision, Result, Span, Storage};
 
 pub(crate) const SOURCE: Source = Source {
     name: "optimizer.cu",
     text: include_str!("../../kernels/optimizer.cu"),
     kernels: &[
-        "sgd_step",
-        "rmsprop_step",
-        "adam_step",
         "count_step",
         "clip_values",
         "grad_squares",
@@ -24,6 +21,10 @@ pub(crate) const SOURCE: Source = Source {
         "meter",
     ],
 };
+
+/// A kernel for each rule.
+pub(crate) const RULES: Source =
+    Source { name: "rules.cu", text: include_str!("../../kernels/rules.cu"), kernels: UpdateRule::STEPS };
 
 const THREADS: u32 = 256;
 
@@ -88,11 +89,22 @@ impl Cuda {
             }
         }
         for run in &runs {
-            match rule {
-                UpdateRule::Sgd(rule) => self.sgd(rule, run)?,
-                UpdateRule::Rmsprop(rule) => self.rmsprop(rule, run)?,
-                UpdateRule::Adam(rule) => self.adam(rule, steps, run)?,
-            }
+            let mut args = args![
+                self.step_state(),
+                run.params,
+                run.grads,
+                run.state[0],
+                run.state[1],
+                steps,
+                run.n,
+                run.lr_multiplier,
+                run.penalty,
+                run.shrink,
+                run.vector
+            ]
+            .to_vec();
+            args.extend(rule.constants().into_iter().map(Arg::from));
+            self.launch(rule.step_name(), run.geometry, &args)?;
         }
         if rule.counts_steps() {
             self.launch("count_step", Geometry::line(1, 1), args![self.step_state(), steps])?;
@@ -128,72 +140,6 @@ impl Cuda {
         };
         let n = at.len as u64;
         Ok(Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry })
-    }
-
-    fn sgd(&self, rule: &Sgd, run: &Run) -> Result<()> {
-        let (keras, nesterov) = (u32::from(rule.velocity == Velocity::Keras), u32::from(rule.nesterov));
-        let args = args![
-            self.step_state(),
-            run.params,
-            run.grads,
-            run.state[0],
-            run.n,
-            run.lr_multiplier,
-            rule.momentum,
-            keras,
-            nesterov,
-            run.penalty,
-            run.shrink,
-            run.vector
-        ];
-        self.launch("sgd_step", run.geometry, args)
-    }
-
-    fn rmsprop(&self, rule: &Rmsprop, run: &Run) -> Result<()> {
-        let (inside, outside) =
-            if rule.epsilon_inside_root { (rule.epsilon, 0.0) } else { (0.0, rule.epsilon) };
-        let args = args![
-            self.step_state(),
-            run.params,
-            run.grads,
-            run.state[0],
-            run.n,
-            run.lr_multiplier,
-            rule.rho,
-            inside,
-            outside,
-            run.penalty,
-            run.shrink,
-            run.vector
-        ];
-        self.launch("rmsprop_step", run.geometry, args)
-    }
-
-    fn adam(&self, rule: &Adam, steps: Ptr, run: &Run) -> Result<()> {
-        let [(beta1, take1, log1), (beta2, take2, log2)] =
-            [rule.beta1, rule.beta2].map(|beta| (beta as f32, (1.0 - beta) as f32, beta.ln() as f32));
-        let args = args![
-            self.step_state(),
-            run.params,
-            run.grads,
-            run.state[0],
-            run.state[1],
-            steps,
-            run.n,
-            run.lr_multiplier,
-            beta1,
-            take1,
-            log1,
-            beta2,
-            take2,
-            log2,
-            rule.epsilon,
-            u32::from(rule.epsilon_hat),
-            run.penalty,
-            run.shrink,
-            run.vector
-        ];
-        self.launch("adam_step", run.geometry, args)
     }
 
     pub(crate) fn op_clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {

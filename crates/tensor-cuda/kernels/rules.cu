@@ -1,0 +1,123 @@
+// Steps of optimizers over flat arenas in f32, one kernel for each rule.
+//
+// Layout: parameters, gradients and state are runs of n numbers. Gradients of half precision carry the loss scale.
+// Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4.
+// Writes: parameters and state in place. Nothing moves once the step's state is halted, nor in a step whose gradients
+// overflowed.
+#include "towers.cuh"
+
+// What an optimizer steps over: n parameters, their gradients, and up to two numbers that it remembers of each.
+struct Arenas {
+    float* params;
+    const float* grads;
+    float* state[2];
+};
+
+// Calls rule(p, g, s) with the numbers from `from` to `to`, V at a time; s are the STATES numbers remembered, if any.
+template <int V, int STATES, class Rule>
+__device__ inline void for_run(const Arenas& all, u64 from, u64 to, Rule rule) {
+    for (u64 k = from + global_thread() * V; k < to; k += global_threads() * V) {
+        float p[V], g[V], s[2][V] = {};
+        load<V>(all.params + k, p);
+        load<V>(all.grads + k, g);
+#pragma unroll
+        for (int j = 0; j < STATES; ++j) load<V>(all.state[j] + k, s[j]);
+#pragma unroll
+        for (int i = 0; i < V; ++i) rule(p[i], g[i], s[0][i], s[1][i]);
+        store<V>(all.params + k, p);
+#pragma unroll
+        for (int j = 0; j < STATES; ++j) store<V>(all.state[j] + k, s[j]);
+    }
+}
+
+template <int STATES, class Rule>
+__device__ inline void for_all(const Arenas& all, u64 n, u32 vector, Rule rule) {
+    u64 wide = vector == 4 ? n / 4 * 4 : 0;
+    for_run<4, STATES>(all, 0, wide, rule);
+    for_run<1, STATES>(all, wide, n, rule);
+}
+
+// The kernel of a rule. It takes the arenas of the rule's state; the number of steps before this one, if the rule counts them; the
+// run's own factor of the learning rate; its weight decay, which is g += penalty p (coupled), or p *= 1 - lr shrink (decoupled);
+// and then the rule's constants.
+#define STEP(rule, ...)                                                                                                        \
+    KERNEL step_##rule(const StepState* state, float* params, const float* grads, float* first, float* second,                 \
+                       const float* steps, u64 n, float multiplier, float penalty, float shrink, u32 vector, __VA_ARGS__)
+
+// All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). With a momentum of 0
+// the velocity is not touched.
+STEP(sgd, float momentum, float keras, float nesterov) {
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
+    if (momentum == 0.0f) {
+        for_all<0>({params, grads}, n, vector, [=](float& p, float g, float&, float&) {
+            g *= unscale;
+            p = p * keep - lr * (g + penalty * p);
+        });
+        return;
+    }
+    // The learning rate enters the velocity (Keras) or leaves with it (PyTorch).
+    float into = keras != 0.0f ? -lr : 1.0f, out = keras != 0.0f ? 1.0f : -lr;
+    // Nesterov looks one step ahead: m v + into g in place of v.
+    float of_v = nesterov != 0.0f ? momentum : 1.0f, of_g = nesterov != 0.0f ? into : 0.0f;
+    for_all<1>({params, grads, {first}}, n, vector, [=](float& p, float g, float& v, float&) {
+        g = g * unscale + penalty * p;
+        v = momentum * v + into * g;
+        p = p * keep + out * (of_v * v + of_g * g);
+    });
+}
+
+// a = rho a + (1 - rho) g^2, then p -= lr g / (sqrt(a + inside) + outside).
+STEP(rmsprop, float rho, float inside, float outside) {
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
+    for_all<1>({params, grads, {first}}, n, vector, [=](float& p, float g, float& a, float&) {
+        g = g * unscale + penalty * p;
+        a = rho * a + (1.0f - rho) * g * g;
+        p = p * keep - lr * g / (sqrtf(a + inside) + outside);
+    });
+}
+
+// m = beta1 m + take1 g, a = beta2 a + take2 g^2, then p -= rate m / (sqrt(a) + epsilon): in the t-th step the means fall
+// short by c = 1 - beta^t, which the rate makes up for, and epsilon where it stands for PyTorch's (`hat` is 0). The logarithms
+// of beta make c exact where beta^t is nearly 1.
+STEP(adam, float beta1, float take1, float log_beta1, float beta2, float take2, float log_beta2, float epsilon, float hat) {
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
+    float t = steps[0] + 1.0f, c1 = -expm1f(t * log_beta1), root = sqrtf(-expm1f(t * log_beta2));
+    float rate = lr * root / c1, outside = hat != 0.0f ? epsilon : epsilon * root;
+    for_all<2>({params, grads, {first, second}}, n, vector, [=](float& p, float g, float& m, float& a) {
+        g = g * unscale + penalty * p;
+        m = beta1 * m + take1 * g;
+        a = beta2 * a + take2 * g * g;
+        p = p * keep - rate * m / (sqrtf(a) + outside);
+    });
+}
+
+// NAdam: the means of step_adam, then p -= (of_g g + of_m m) / (sqrt(a) + outside). The t-th step has the momentum
+// u(t) = beta1 (1 - e^(t log_ratio) / 2), and U(t) = u(1) u(2) ... u(t). One thread of a block computes both shares; its loop
+// ends where no further factor changes 1 - U.
+STEP(nadam, float beta1, float take1, float log_ratio, float beta2, float take2, float log_beta2, float epsilon) {
+    __shared__ float share[2];
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
+    float t = steps[0] + 1.0f, root = sqrtf(-expm1f(t * log_beta2)), outside = epsilon * root;
+    if (threadIdx.x == 0) {
+        float ratio = expf(log_ratio), power = 1.0f, product = 1.0f;
+        for (float k = 0.0f; k < t && product > 1e-9f; k += 1.0f) {
+            power *= ratio;
+            product *= beta1 * (1.0f - 0.5f * power);
+        }
+        float now = beta1 * (1.0f - 0.5f * expf(log_ratio * t)), next = beta1 * (1.0f - 0.5f * expf(log_ratio * (t + 1.0f)));
+        share[0] = (1.0f - now) / (1.0f - product);
+        share[1] = next / (1.0f - product * next);
+    }
+    __syncthreads();
+    float of_g = lr * root * share[0], of_m = lr * root * share[1];
+    for_all<2>({params, grads, {first, second}}, n, vector, [=](float& p, float g, float& m, float& a) {
+        g = g * unscale + penalty * p;
+        m = beta1 * m + take1 * g;
+        a = beta2 * a + take2 * g * g;
+        p = p * keep - (of_g * g + of_m * m) / (sqrtf(a) + outside);
+    });
+}
