@@ -157,6 +157,15 @@ def nadam_cases():
         yield case("pytorch", nadam("pytorch", ",beta1=0.8,beta2=0.95", decoupled(0.05)), 0.01, run_torch(make, lrs))
 
 
+def lion_cases():
+    K = keras.optimizers.Lion
+    for schedule, factor in FACTORS.items():
+        case, lrs = in_schedule(schedule), rates(factor, 0.01)
+        yield case("keras 3", "lion", 0.01, run_keras(K(0.01), lrs))
+        k = K(0.01, beta_1=0.8, beta_2=0.95, weight_decay=0.05)
+        yield case("keras 3", "lion:beta1=0.8,beta2=0.95,weight-decay=0.05", 0.01, run_keras(k, lrs))
+
+
 def torch_rates(make, ticks):
     """The rates of a PyTorch scheduler, after 0 to ticks - 1 calls of step."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
@@ -243,7 +252,7 @@ def main():
         "steps_per_epoch": STEPS_PER_EPOCH, "epochs": EPOCHS, "base": 0.1,
         "initial": numbers(PARAMS), "grads": numbers(GRADS),
         "optimizers": list(optimizer_cases()), "schedules": list(schedule_cases()),
-        "nadam": list(nadam_cases()),
+        "nadam": list(nadam_cases()), "lion": list(lion_cases()),
     }
     (HERE / "optim.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
 

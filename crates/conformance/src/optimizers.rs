@@ -4,7 +4,7 @@ use crate::operand::numbers;
 use crate::{Bench, Buffer, Case, Output, Subject};
 #[cfg(feature = "random")]
 use proptest::{prelude::*, sample};
-use towers_optim::{Adam, Clip, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay};
+use towers_optim::{Adam, Clip, Lion, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay};
 use towers_program::{ClippedGrads, ParamRun, Result, Span, Storage};
 
 /// A few steps of a rule on a run in the middle of an arena.
@@ -136,6 +136,7 @@ fn rules(beta: f32, epsilon: f32) -> Vec<UpdateRule> {
     for adam in [Adam::keras(), Adam::pytorch()] {
         rules.push(adam.betas(betas.0, betas.1).epsilon(epsilon).into());
     }
+    rules.push(Lion::keras().betas(betas.0, betas.1).into());
     for nadam in [Nadam::keras(), Nadam::pytorch()] {
         rules.push(nadam.betas(betas.0, betas.1).epsilon(epsilon).into());
     }

@@ -29,8 +29,9 @@ fn run(golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
 fn ten_steps() {
     let golden = golden();
     let old = &keras2()["optimizers"];
-    let lists = [&golden["optimizers"], &golden["nadam"], old].map(|list| list.as_array().unwrap());
-    assert_eq!(lists.map(Vec::len), [63, 15, 13]);
+    let lists =
+        [&golden["optimizers"], &golden["nadam"], &golden["lion"], old].map(|list| list.as_array().unwrap());
+    assert_eq!(lists.map(Vec::len), [63, 15, 6, 13]);
     for case in lists.into_iter().flatten() {
         let what = format!("{} of {} with {}", case["optimizer"], case["source"], case["schedule"]);
         let (params, state) = run(&golden, case);

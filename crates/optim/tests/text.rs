@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use towers_optim::{
-    Adam, Anneal, Clip, Curve, Ema, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd,
-    UpdateRule, Velocity, Warmup, WeightDecay,
+    Adam, Anneal, Clip, Curve, Ema, Lion, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule,
+    Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
 };
 
 fn per() -> impl Strategy<Value = Per> {
@@ -107,6 +107,9 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
         ),
         (style, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
         (adam, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
+        (0.0..1.0, 0.0..1.0, decay()).prop_map(|(beta1, beta2, decay)| {
+            Lion::keras().betas(beta1, beta2).weight_decay(decay).into()
+        }),
         (nadam, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
     ];
     let clip = prop_oneof![
@@ -147,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "(poly|triangle|one-cycle|exponential|cosine-restarts|step|time|sgd|rmsprop|n?adamw?|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
+    fn any_text_is_answered(text in "(poly|triangle|one-cycle|exponential|cosine-restarts|step|time|sgd|rmsprop|n?adamw?|lion|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
         let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>(), text.parse::<ParamGroup>(), text.parse::<Ema>());
     }
 
@@ -194,6 +197,8 @@ fn compact_forms() {
         "rmsprop:style=keras3",
         "adam",
         "adam:style=pytorch,beta1=0.8,beta2=0.95,l2=5e-4",
+        "lion",
+        "lion:beta1=0.95,beta2=0.98,weight-decay=0.1",
         "nadam",
         "nadam:style=pytorch,beta1=0.8,weight-decay=0.01",
         "nadam:momentum-decay=0.1",
@@ -280,7 +285,8 @@ fn wrong_schedules_are_named() {
 #[test]
 fn wrong_optimizers_are_named() {
     for (text, message) in [
-        ("adamax", "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam"),
+        ("adamax", "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam, lion"),
+        ("lion:beta2=1", "lion: beta2 is 1, but must be a number from 0 to below 1"),
         ("nadam:momentum-decay=-1", "nadam: momentum-decay is -1, but must be a number of 0 or more"),
         ("adam:beta2=1", "adam: beta2 is 1, but must be a number from 0 to below 1"),
         ("adamw:style=keras3", "adamw: style is keras3, but must be keras or pytorch"),

@@ -4,7 +4,9 @@
 
 use proptest::prelude::*;
 use serde_json::Value;
-use towers_optim::{Adam, Clip, Nadam, Optimizer, ParamGroup, Progress, Rmsprop, Schedule, Sgd, WeightDecay};
+use towers_optim::{
+    Adam, Clip, Lion, Nadam, Optimizer, ParamGroup, Progress, Rmsprop, Schedule, Sgd, WeightDecay,
+};
 use towers_program::{Device, Error, OptimizerState, Span, Storage};
 use values::*;
 
@@ -28,6 +30,7 @@ fn all_kinds() -> Vec<Optimizer> {
         Rmsprop::pytorch().weight_decay(WeightDecay::Coupled(0.01)).into(),
         Adam::keras().weight_decay(WeightDecay::Decoupled(0.01)).into(),
         Adam::pytorch().betas(0.8, 0.95).weight_decay(WeightDecay::Coupled(0.01)).into(),
+        Lion::keras().weight_decay(WeightDecay::Decoupled(0.1)).into(),
         Nadam::keras().weight_decay(WeightDecay::Decoupled(0.01)).into(),
     ]
 }
@@ -269,8 +272,9 @@ fn run(device: &Device, golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
 fn check_optimizers(device: &Device) {
     let golden = golden();
     let old = &keras2()["optimizers"];
-    let lists = [&golden["optimizers"], &golden["nadam"], old].map(|list| list.as_array().unwrap());
-    assert_eq!(lists.map(Vec::len), [63, 15, 13]);
+    let lists =
+        [&golden["optimizers"], &golden["nadam"], &golden["lion"], old].map(|list| list.as_array().unwrap());
+    assert_eq!(lists.map(Vec::len), [63, 15, 6, 13]);
     for case in lists.into_iter().flatten() {
         let what = format!(
             "{} of {} with {} on {}",

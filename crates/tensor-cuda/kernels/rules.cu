@@ -121,3 +121,15 @@ STEP(nadam, float beta1, float take1, float log_ratio, float beta2, float take2,
         p = p * keep - (of_g * g + of_m * m) / (sqrtf(a) + outside);
     });
 }
+
+// Lion: p -= lr sign(beta1 m + take1 g), then m = beta2 m + take2 g. The sign of 0 is 0, that of NaN is NaN.
+STEP(lion, float beta1, float take1, float beta2, float take2) {
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
+    for_all<1>({params, grads, {first}}, n, vector, [=](float& p, float g, float& m, float&) {
+        g = g * unscale + penalty * p;
+        float c = beta1 * m + take1 * g, sign = c > 0.0f ? 1.0f : c < 0.0f ? -1.0f : c;
+        m = beta2 * m + take2 * g;
+        p = p * keep - lr * sign;
+    });
+}

@@ -54,6 +54,8 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
         let theirs = match ours {
             "beta1" => "beta_1".to_owned(),
             "beta2" => "beta_2".to_owned(),
+            // Keras 2 alone has one; Keras 3's is 1, as ours.
+            "momentum-decay" => "schedule_decay".to_owned(),
             same => same.replace('-', "_"),
         };
         let value = match get(&theirs) {
@@ -72,6 +74,11 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
         .collect();
     if !is_new && get("clipnorm").is_some() {
         left_out.push("its clipnorm, which Keras 2 and tf.keras understand differently".to_owned());
+    }
+    if name == "nadam" && !is_new && get("schedule_decay").is_none() && get("decay").is_some() {
+        return Err(
+            "its optimizer is Nadam of tf.keras before 2.11, whose `decay` is none of the rate".to_owned()
+        );
     }
     let turned_on = |key: &str| get(key).is_some_and(|value| *value != false && *value != 0.0);
     if name == "rmsprop" {
@@ -137,6 +144,13 @@ mod tests {
         let nadam = json!({"learning_rate": 2e-3, "weight_decay": null, "beta_1": 0.8, "beta_2": 0.999, "epsilon": 1e-7});
         let says = "nadam:beta1=0.8,beta2=0.999,epsilon=0.0000001 0.002 constant []";
         assert_eq!(of("Nadam", nadam), says);
+        let old =
+            json!({"lr": 2e-3, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7, "schedule_decay": 0.004});
+        let says = "nadam:beta1=0.9,beta2=0.999,epsilon=0.0000001,momentum-decay=0.004 0.002 constant []";
+        assert_eq!(of("Nadam", old), says);
+        assert!(of("Nadam", json!({"lr": 2e-3, "decay": 0.004})).contains("before 2.11"));
+        let lion = json!({"learning_rate": 1e-4, "weight_decay": 0.1, "beta_1": 0.9, "beta_2": 0.99});
+        assert_eq!(of("Lion", lion), "lion:beta1=0.9,beta2=0.99,weight-decay=0.1 0.0001 constant []");
         let clipped =
             json!({"learning_rate": 0.5, "weight_decay": null, "global_clipnorm": 2.5, "clipnorm": null});
         assert_eq!(of("SGD", clipped), "sgd:global-clipnorm=2.5 0.5 constant []");
@@ -160,7 +174,7 @@ mod tests {
         assert_eq!([told(&Value::Null), told(&json!({"loss": "mse"}))], ["none", "none"]);
         for (optimizer, says) in [
             (json!("adamax"), "its optimizer is adamax, but there are sgd, "),
-            (json!({"class_name": "Lion", "config": {}}), "its optimizer is Lion, but there are sgd, "),
+            (json!({"class_name": "Ftrl", "config": {}}), "its optimizer is Ftrl, but there are sgd, "),
             (
                 json!({"class_name": "SGD", "config": {"momentum": "x"}}),
                 "its optimizer's momentum is no number",

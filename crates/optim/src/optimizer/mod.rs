@@ -16,6 +16,8 @@ use crate::{Clip, Error, Result, UpdateRule};
 /// | `rmsprop` | `style=keras2`, `keras3` or `pytorch`, whose defaults hold for `rho`, `epsilon`, `epsilon-inside-root` |
 /// | `adam` | `style=keras` or `pytorch`, whose defaults hold for `epsilon`, `epsilon-hat`; `beta1=0.9`, `beta2=0.999` |
 /// | `adamw` | those of `adam`, and where no other is given a `weight-decay` of 0.004 (`keras`) or 0.01 (`pytorch`) |
+/// | `nadam` | `style=keras` or `pytorch`, whose defaults hold for `epsilon`, `momentum-decay`; `beta1=0.9`, `beta2=0.999` |
+/// | `lion` | `beta1=0.9`, `beta2=0.99` |
 /// | all | `clipnorm`, `clipvalue` or `global-clipnorm`: see [`Clip`] |
 /// | all | `weight-decay` ([decoupled](crate::WeightDecay::Decoupled)) or `l2` ([coupled](crate::WeightDecay::Coupled), PyTorch's `weight_decay`) |
 ///

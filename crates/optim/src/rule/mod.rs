@@ -1,10 +1,12 @@
 mod adam;
+mod lion;
 mod nadam;
 mod rmsprop;
 mod sgd;
 mod weight_decay;
 
 pub use adam::Adam;
+pub use lion::Lion;
 pub use nadam::Nadam;
 pub use rmsprop::Rmsprop;
 pub use sgd::{Sgd, Velocity};
@@ -158,6 +160,8 @@ rules! {
     Adam "adam", "adamw";
     /// Adam with Nesterov's momentum.
     Nadam "nadam";
+    /// Lion, which steps by signs.
+    Lion "lion";
 }
 
 impl UpdateRule {

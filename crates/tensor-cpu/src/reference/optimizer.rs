@@ -1,4 +1,4 @@
-use towers_optim::{Adam, Clip, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_optim::{Adam, Clip, Lion, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 use towers_program::Span;
 
 /// The parameter and gradient after weight decay.
@@ -59,6 +59,7 @@ pub(crate) fn update(
         UpdateRule::Sgd(rule) => sgd(rule, lr, params, grads, first),
         UpdateRule::Rmsprop(rule) => rmsprop(rule, lr, params, grads, first),
         UpdateRule::Adam(rule) => adam(rule, lr, t, params, grads, first, second),
+        UpdateRule::Lion(rule) => lion(rule, lr, params, grads, first),
         UpdateRule::Nadam(rule) => nadam(rule, lr, t, params, grads, first, second),
     }
 }
@@ -134,5 +135,15 @@ fn nadam(
         *a = beta2 * *a + (1.0 - beta2) * g * g;
         let step = next * *m / (1.0 - product * next) + (1.0 - now) * g / (1.0 - product);
         *param = p - lr * step / ((*a / (1.0 - beta2.powf(t as f64))).sqrt() + epsilon);
+    }
+}
+
+fn lion(rule: Lion, lr: f64, params: &mut [f64], grads: &[f64], mean: &mut [f64]) {
+    let Lion { beta1, beta2, weight_decay } = rule;
+    for ((param, &g), m) in params.iter_mut().zip(grads).zip(mean) {
+        let (p, g) = decay(weight_decay, lr, *param, g);
+        let direction = beta1 * *m + (1.0 - beta1) * g;
+        *param = p - lr * if direction == 0.0 { 0.0 } else { direction.signum() };
+        *m = beta2 * *m + (1.0 - beta2) * g;
     }
 }
