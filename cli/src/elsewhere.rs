@@ -1,7 +1,7 @@
 //! Flags and commands of other programs for training, with the way to do the same.
 
 /// Flags of `towers train` in other programs that are not similar to any flag here.
-const FLAGS: [(&[&str], &str); 22] = [
+const FLAGS: [(&[&str], &str); 23] = [
     (
         &["--network", "--arch", "--backbone", "--net"],
         "a network is named by --model NAME|FILE, or comes with its recipe, by --recipe NAME",

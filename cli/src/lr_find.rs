@@ -3,19 +3,22 @@
 use crate::args::{KeepArgs, LrFindArgs, TrainArgs};
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
-use crate::output::{folder_must_exist, is_picture};
 use crate::print::{self, note};
 use crate::spelling::flag_of;
 use crate::train;
 use std::process::ExitCode;
 use towers_bench::{LrCurve, LrRange, left_out};
+use towers_runs::folder_must_exist;
 
 pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     let LrFindArgs { min_lr, max_lr, steps, output, json, .. } = args;
-    if !is_picture(&output) {
-        return Err(usage(format!("--output is {}, but must end in .png or .svg", output.display())));
-    }
-    folder_must_exist("--output", &output)?;
+    let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let is_svg = match ending.as_deref() {
+        Some("svg") => true,
+        Some("png") => false,
+        _ => return Err(usage(format!("--output is {}, but must end in .png or .svg", output.display()))),
+    };
+    folder_must_exist("output", &output)?;
     let train = TrainArgs {
         recipe: args.recipe,
         quick: args.quick,
@@ -42,7 +45,6 @@ pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     let curve = LrRange { min_lr, max_lr, steps }.find(&config, data)?;
     curve.warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
     let chart = curve.chart(&title);
-    let is_svg = output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
     let picture = if is_svg { chart.svg().into_bytes() } else { chart.png()? };
     towers_files::write_output(&output, &picture)?;
     if json {
