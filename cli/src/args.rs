@@ -4,7 +4,6 @@ use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
 use crate::interrupt::SignalAction;
-use crate::lr_find::LrFindArgs;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
@@ -354,6 +353,41 @@ pub struct RooflineArgs {
     pub json: bool,
     #[command(flatten)]
     pub devices: Flags<Several>,
+}
+
+/// `towers lr-find`.
+#[derive(Debug, clap::Args)]
+pub struct LrFindArgs {
+    /// The rate of the first step
+    #[arg(long, value_name = "X", allow_hyphen_values = true, default_value_t = 1e-7)]
+    pub min_lr: f64,
+    /// The rate of the last step
+    #[arg(long, value_name = "X", allow_hyphen_values = true, default_value_t = 10.0)]
+    pub max_lr: f64,
+    /// The number of steps; an epoch at most
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 100)]
+    pub steps: u64,
+    /// The picture of the losses, a .png or a .svg
+    #[arg(short, long, value_name = "PATH", default_value = "lr-find.png")]
+    pub output: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// A name of `towers recipes`, a file, or the folder of a run, as for `towers train`
+    #[arg(long, value_name = "NAME|FILE.toml|RUN")]
+    pub recipe: Option<String>,
+    /// The recipe `quick`, unless --recipe names another, with synthetic images if CIFAR is not available
+    #[arg(long)]
+    pub quick: bool,
+    /// The momentum of SGD
+    #[arg(long, help_heading = OPTIMIZER, value_name = "X", allow_hyphen_values = true)]
+    pub momentum: Option<f32>,
+    /// Leave out the random steps of the recipe's augmentation
+    #[arg(long, help_heading = "Augmentation")]
+    pub no_augmentation: bool,
+    /// The options of a run.
+    #[command(flatten)]
+    pub options: Flags<All>,
 }
 
 /// `towers selftest`.

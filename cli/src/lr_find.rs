@@ -1,58 +1,23 @@
 //! `towers lr-find`.
 
-use crate::args::{KeepArgs, TrainArgs};
+use crate::args::{KeepArgs, LrFindArgs, TrainArgs};
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
-use crate::flags::{All, Flags};
 use crate::print::{self, note};
-use crate::resume::is_picture;
 use crate::spelling::flag_of;
 use crate::train;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use towers_bench::{LrCurve, LrRange, left_out};
 use towers_runs::folder_must_exist;
 
-/// `towers lr-find`.
-#[derive(Debug, clap::Args)]
-pub struct LrFindArgs {
-    /// The rate of the first step
-    #[arg(long, value_name = "X", allow_hyphen_values = true, default_value_t = 1e-7)]
-    pub min_lr: f64,
-    /// The rate of the last step
-    #[arg(long, value_name = "X", allow_hyphen_values = true, default_value_t = 10.0)]
-    pub max_lr: f64,
-    /// The number of steps; an epoch at most
-    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 100)]
-    pub steps: u64,
-    /// The picture of the losses, a .png or a .svg
-    #[arg(short, long, value_name = "PATH", default_value = "lr-find.png")]
-    pub output: PathBuf,
-    /// One JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// A name of `towers recipes`, a file, or the folder of a run, as for `towers train`
-    #[arg(long, value_name = "NAME|FILE.toml|RUN")]
-    pub recipe: Option<String>,
-    /// The recipe `quick`, unless --recipe names another, with synthetic images if CIFAR is not available
-    #[arg(long)]
-    pub quick: bool,
-    /// The momentum of SGD
-    #[arg(long, help_heading = "Optimizer", value_name = "X", allow_hyphen_values = true)]
-    pub momentum: Option<f32>,
-    /// Leave out the random steps of the recipe's augmentation
-    #[arg(long, help_heading = "Augmentation")]
-    pub no_augmentation: bool,
-    /// The options of a run.
-    #[command(flatten)]
-    pub options: Flags<All>,
-}
-
 pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     let LrFindArgs { min_lr, max_lr, steps, output, json, .. } = args;
-    if !is_picture(&output) {
-        return Err(usage(format!("--output is {}, but must end in .png or .svg", output.display())));
-    }
+    let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let is_svg = match ending.as_deref() {
+        Some("svg") => true,
+        Some("png") => false,
+        _ => return Err(usage(format!("--output is {}, but must end in .png or .svg", output.display()))),
+    };
     folder_must_exist("output", &output)?;
     let train = TrainArgs {
         recipe: args.recipe,
@@ -80,7 +45,6 @@ pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     let curve = LrRange { min_lr, max_lr, steps }.find(&config, data)?;
     curve.warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
     let chart = curve.chart(&title);
-    let is_svg = output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
     let picture = if is_svg { chart.svg().into_bytes() } else { chart.png()? };
     towers_files::write_output(&output, &picture)?;
     if json {

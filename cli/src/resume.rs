@@ -30,16 +30,13 @@ impl Start {
     }
 }
 
-/// Whether curves are written in the format of this path.
-pub fn is_picture(path: &Path) -> bool {
-    let ending = path.extension().map(OsStr::to_ascii_lowercase);
-    ending.is_some_and(|ending| ending == "png" || ending == "svg")
-}
-
 impl KeepArgs {
     /// The picture for the curves, if `--output` names one.
     pub fn picture(&self) -> Option<&PathBuf> {
-        self.output.as_ref().filter(|path| is_picture(path))
+        let ending = |path: &Path| path.extension().map(OsStr::to_ascii_lowercase);
+        self.output
+            .as_ref()
+            .filter(|path| ending(path).is_some_and(|ending| ending == "png" || ending == "svg"))
     }
 
     /// The run's folder, if `--output` names one.

@@ -70,6 +70,8 @@ impl LrRange {
         let curve = Curve::Exponential { factor, every: steps - 1, per: Per::Step, staircase: false };
         config.training.schedule = Schedule::from(curve);
         (config.outputs.log_every, config.outputs.terminate_on_nan) = (1, true);
+        // The losses of the last rates are those of a run that goes wrong.
+        config.outputs.no_warnings = true;
         let (stop, curve) = (StopFlag::default(), Arc::new(Mutex::new(LrCurve::default())));
         let watch = Watch { curve: Arc::clone(&curve), steps, stop: stop.clone() };
         Training::new(&config, data).observers(&mut [Box::new(watch)]).stop(&stop).run()?;
@@ -101,6 +103,8 @@ fn steps_of_epoch(config: &Config, data: &Dataset, replicas: usize) -> u64 {
     let held_back = (all as f64 * config.training.augmentation.validation_split) as usize;
     let samples = all.saturating_sub(held_back);
     let batch = config.global_batch(replicas).min(samples);
+    let kept = config.training.overfit_batches.map(|batches| batches.saturating_mul(batch));
+    let samples = kept.map_or(samples, |kept| kept.min(samples));
     config.training.loader_options().batch_size(batch).steps(samples) as u64
 }
 
@@ -211,6 +215,9 @@ mod tests {
         assert_eq!(left_out(&other), ["schedule", "max_time"]);
         other.training.seed += 1;
         assert_ne!(range.find(&other, data()).unwrap(), curve);
+        other.training.overfit_batches = Some(14);
+        assert_eq!(range.find(&other, data()).unwrap().lr.len(), 14);
+        other.training.overfit_batches = None;
         // Two replicas have two batches a step.
         other.placement.devices.replicas = 2;
         assert_eq!(range.find(&other, data()).unwrap().lr, curve.lr);

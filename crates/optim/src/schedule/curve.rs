@@ -1,7 +1,6 @@
-use super::cycle::{one_cycle, restarts};
+use super::cycle::{Anneal, one_cycle, restarts, wave};
 use crate::text::check;
 use crate::{Progress, Result};
-use core::f64::consts::PI;
 
 /// Whether a rate changes with every step or stays for an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,15 +9,6 @@ pub enum Per {
     Step,
     /// Once an epoch.
     Epoch,
-}
-
-/// The form of a rise or a fall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Anneal {
-    /// Half a period of a cosine.
-    Cos,
-    /// A straight line.
-    Linear,
 }
 
 /// The course of the learning rate, as a factor of the base rate.
@@ -324,11 +314,6 @@ fn done(progress: &Progress, per: Per, epochs: Option<u64>) -> f64 {
         Per::Step => (progress.step as f64, epochs * progress.steps_per_epoch as f64),
     };
     if at < end { at / end } else { 1.0 }
-}
-
-/// Half a period of a cosine, from 1 to 0 for `t` from 0 to 1.
-pub(super) fn wave(t: f64) -> f64 {
-    0.5 * (1.0 + (PI * t).cos())
 }
 
 /// Epochs as the compact form lists them: `30/60/80`.

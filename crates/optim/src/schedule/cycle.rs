@@ -1,4 +1,18 @@
-use super::curve::{Anneal, wave};
+use core::f64::consts::PI;
+
+/// The form of a rise or a fall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Anneal {
+    /// Half a period of a cosine.
+    Cos,
+    /// A straight line.
+    Linear,
+}
+
+/// Half a period of a cosine, from 1 to 0 for `t` from 0 to 1.
+pub(super) fn wave(t: f64) -> f64 {
+    0.5 * (1.0 + (PI * t).cos())
+}
 
 /// The factor of PyTorch's `OneCycleLR` at `step` of so many `steps`: it starts and ends at `ends`, with 1 between.
 ///

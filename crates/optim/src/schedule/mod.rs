@@ -4,7 +4,8 @@ mod scaling;
 mod text;
 mod warmup;
 
-pub use curve::{Anneal, Curve, Per};
+pub use curve::{Curve, Per};
+pub use cycle::Anneal;
 pub use scaling::LinearScaling;
 pub use warmup::Warmup;
 
