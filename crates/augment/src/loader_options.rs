@@ -68,8 +68,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// A new order each epoch (default: on); otherwise the order of the set.
     pub shuffle: bool,
-    /// As many samples of each class in an epoch (default: off): those of rare classes repeated, each time augmented anew, and some
-    /// of the frequent ones. The epoch is as long as ever, and always in a new order.
+    /// As many samples of each class in an epoch (default: off). Samples of rare classes are repeated, each time with other random
+    /// steps, and some of the frequent ones are left out. The length of an epoch does not change; its order is always new.
     pub balanced: bool,
     /// Augment (default: on); otherwise only the steps that are not random.
     pub augment: bool,

@@ -228,6 +228,12 @@ impl Observer for Checkpoints {
         self.save(&step_name(state.step), state, snapshot)
     }
 
+    fn on_end_within_epoch(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        self.on_interrupt(state, snapshot)?;
+        // A run that ended leaves a model.
+        if self.best.is_none() || !self.model.exists() { self.save_model(snapshot) } else { Ok(()) }
+    }
+
     fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.restore_model(snapshot)?;
         if state.partial.steps > 0 {

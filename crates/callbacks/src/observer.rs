@@ -319,7 +319,15 @@ pub trait Observer: Send {
         None
     }
 
-    /// When the run is asked to stop in the middle of an epoch (Ctrl-C, or an observer that [is over](Self::is_over)), after the current step or evaluation
+    /// When the run ends within an epoch: an observer [is over](Self::is_over), or the steps of `max_steps` are done.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_end_within_epoch(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        self.on_interrupt(state, snapshot)
+    }
+
+    /// When the run is asked to stop in the middle of an epoch (Ctrl-C), after the current step or evaluation
     /// batch.
     ///
     /// # Errors

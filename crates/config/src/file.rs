@@ -475,7 +475,10 @@ mod tests {
                 "like = 'quick'\ndevice_weights = 'fast'",
                 "`device_weights` is \"fast\", but must be auto, even",
             ),
-            ("like = 'quick'\noptimizer = 'adafactor'", "line 2: `optimizer`: the optimizer `adafactor` is unknown"),
+            (
+                "like = 'quick'\noptimizer = 'adafactor'",
+                "line 2: `optimizer`: the optimizer `adafactor` is unknown",
+            ),
             ("like = 'quick'\nparam_groups = ['*/bias:lr=2']", "option `lr` is unknown; there are lr-multi"),
             ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
             ("like = 'quick'\npreprocessing = 'nothing'", "but must be one of none, divide-by-255"),

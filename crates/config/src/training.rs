@@ -34,7 +34,7 @@ options! {
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
         /// Take the training samples in a new order each epoch, as Keras' fit does; with false in the order of the set
         shuffle: bool = true, Kind::Switch, "--shuffle BOOL";
-        /// Take as many samples of each class in an epoch: those of rare classes again and again, each time augmented anew
+        /// Take as many samples of each class in an epoch; those of rare classes are repeated, with other random steps each time
         sampler: Option<Sampler> = None, Kind::OneOf(&["balanced"]), "--sampler NAME";
         /// Train and validate on the same N batches: a network that can't learn them has a fault
         overfit_batches: Option<usize> = None, Kind::Whole(1), "--overfit-batches N";

@@ -104,7 +104,7 @@ impl ImageDraw<'_> {
 pub struct ImageSet<'a> {
     /// The images (N, H, W, C).
     pub images: &'a Bytes,
-    /// Of each image as many integers as [`LoadImages::label`] says.
+    /// [`LoadImages::label`] integers for each image.
     pub labels: &'a Ints,
     /// Three planes of (H, W, C) numbers. The first is subtracted first, the second after the scale, and the third
     /// divides at the end.

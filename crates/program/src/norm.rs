@@ -35,8 +35,8 @@ pub struct SoftmaxXent {
     pub targets: bool,
 }
 
-/// What a sample's probabilities are compared with: its label, or `share` of it and the rest of another one. The loss of
-/// each label is multiplied by a weight.
+/// The target of a sample's probabilities: its label, or `share` of it and the rest of another one. The loss of each label is
+/// multiplied by a weight.
 ///
 /// ```
 /// use towers_program::Target;

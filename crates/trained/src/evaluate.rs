@@ -126,7 +126,7 @@ pub fn split_name(data: &Dataset) -> &'static str {
     if data.tests_on_validation() { "validation" } else { "test" }
 }
 
-/// Evaluates a classifier on all test pictures of `data`; `each` hears the number of each picture, in their order, and what is predicted.
+/// Evaluates a classifier on all test pictures of `data`; `each` gets the number of each picture and its prediction, in their order.
 ///
 /// Classes are the same if their names are, in any order; the data may have only some of the classifier's.
 /// Where the names of its classes are not [known](Classifier::named), labels are taken as they are.

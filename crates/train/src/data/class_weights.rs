@@ -14,8 +14,7 @@ const SHOWN: usize = 10;
 pub(crate) struct ClassWeights(Option<Arc<[f32]>>);
 
 impl ClassWeights {
-    /// The configured weights for these training samples. What there is to tell of them goes to `notes`, and to `warnings` that
-    /// some classes are rare.
+    /// The configured weights for these training samples. `notes` gets their values, `warnings` that a class is rare.
     pub(crate) fn new(
         config: &Config,
         train: &Split,

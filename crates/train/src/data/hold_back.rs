@@ -4,8 +4,8 @@ use crate::{Config, Error, Result};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use towers_dataset::{Dataset, Split};
 
-/// The data for a run, whose batches have so many samples. With a `validation_split` it validates on training samples that
-/// are held back, with `overfit_batches` on those that it trains on, else on the validation or test samples of the data.
+/// The data for a run with so many samples in a batch. It validates on the validation or test samples of the data. With
+/// `validation_split` it validates on training samples that are held back, with `overfit_batches` on those that it trains on.
 pub(crate) fn split(config: &Config, mut data: Dataset, batch: usize) -> Result<Dataset> {
     let validation = data.validation.take();
     if let Some(batches) = config.training.overfit_batches {

@@ -144,7 +144,7 @@ impl Labels {
     }
 }
 
-/// What the samples' outputs are compared with.
+/// The targets of the samples.
 pub(crate) enum Targets {
     /// A label each.
     Labels(Vec<u32>),

@@ -16,7 +16,7 @@ const RISING: usize = 5;
 /// The share of validation images that may be training images without a warning.
 const SHARED: f64 = 0.005;
 
-/// What the last epoch of a run has shown for the first time, with so many classes.
+/// The warning of the last epoch of a run with so many classes, if that epoch is the first to show it.
 pub(crate) fn of_epoch(history: &[EpochRecord], classes: usize) -> Option<Message> {
     // The loss of a network that gives each class the same probability.
     let even = (classes.max(2) as f64).ln();

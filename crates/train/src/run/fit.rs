@@ -176,8 +176,10 @@ impl Run<'_> {
             }
         };
         let Run { worker, val, observers, stop, .. } = self;
+        // The epoch can be continued, so the weights stay.
+        let within = worker.state.partial.steps > 0;
         if let End::Stopped(reason) = &mut end
-            && !diverged
+            && !(diverged || within)
             && worker.take_average()?
             && let Some(values) = worker.evaluate(val, stop, |_, _| false)?
         {
@@ -186,9 +188,7 @@ impl Run<'_> {
         worker.meet_for_snapshot()?;
         observers.ask(|observer| match end {
             End::Interrupted | End::Incomplete => observer.on_interrupt(&worker.state, worker),
-            End::Stopped(_) if worker.state.partial.steps > 0 && !diverged => {
-                observer.on_interrupt(&worker.state, worker)
-            }
+            End::Stopped(_) if within && !diverged => observer.on_end_within_epoch(&worker.state, worker),
             _ => observer.on_end(&worker.state, worker),
         });
         // If a process is lost before the files are written, another one writes them.
@@ -321,8 +321,7 @@ impl Run<'_> {
         Ok(Steps::Done)
     }
 
-    /// The end of a run within an epoch, with the metrics of the network as it is. The epoch is neither recorded nor done: a resume
-    /// continues it.
+    /// The end of a run within an epoch, with the metrics of the network. The epoch is not recorded, and a resume continues it.
     fn measured(&mut self, reason: String) -> Result<Option<End>> {
         let Run { worker, val, stop, .. } = self;
         let Some(values) = worker.evaluate(val, stop, |_, _| false)? else {

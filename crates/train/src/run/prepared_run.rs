@@ -114,7 +114,7 @@ pub(crate) struct PreparedRun<'a> {
     pub(crate) data: RunData,
     /// The weights that a new run begins with, unless they are random.
     pub(crate) first_values: Option<FirstValues>,
-    /// What there is to tell of the data.
+    /// Sentences about the data.
     pub(super) notes: Vec<Message>,
     pub(super) warnings: Vec<Message>,
     /// For each observer, the number of steps between snapshots in an epoch. All stages of a pipeline need

@@ -12,7 +12,7 @@ pub(crate) struct RunData {
     /// The augmentation with the steps of `input`, and with the measured values for the others.
     pub(crate) augmentation: ImageDataGenerator,
     pub(crate) classes: Vec<String>,
-    /// Of the loss in training.
+    /// The factors on the training loss.
     pub(crate) class_weights: ClassWeights,
     pub(crate) dataset: String,
     pub(crate) fingerprint: Fingerprint,
