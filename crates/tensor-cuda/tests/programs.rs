@@ -210,7 +210,7 @@ impl Case {
             Target {
                 other: (k + 2) % CLASSES,
                 share: 0.75,
-                weights: [2.0, 0.5],
+                weights: [1.25, 0.75],
                 ..Target::label(k % CLASSES)
             }
             .to_words()
