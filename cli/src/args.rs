@@ -114,7 +114,7 @@ pub struct KeepArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, conflicts_with = "resume", requires = "output", value_parser = clap::value_parser!(u64).range(1..))]
     pub backup_and_restore: Option<Option<u64>>,
     /// Try the run: N steps and N batches of validation, 1 without a number. Nothing of it is kept
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1", conflicts_with_all = ["output", "resume", "resume_from", "backup_and_restore"], value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1", conflicts_with_all = ["output", "resume", "resume_from", "backup_and_restore", "max-steps", "limit-test"], value_parser = clap::value_parser!(u64).range(1..))]
     pub fast_dev_run: Option<u64>,
     /// No progress bars
     #[arg(long)]

@@ -4,10 +4,8 @@ use crate::args::{KeepArgs, TrainArgs};
 use crate::error::usage;
 use crate::spelling::flag_of;
 use anyhow::Context;
-use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process;
 use towers_config::{Config, Difference, differences, find_recipe};
 use towers_options::Message;
 use towers_runs::{RunFolder, is_locked, newest};
@@ -103,7 +101,7 @@ impl TrainArgs {
         };
         let folder = match (self.keep.folder(), self.keep.fast_dev_run) {
             (Some(path), _) => RunFolder::new(path),
-            (None, Some(_)) => RunFolder::new(env::temp_dir().join(format!("towers-{}", process::id()))),
+            (None, Some(_)) => RunFolder::temporary(),
             (None, None) => RunFolder::numbered(&config),
         };
         Ok(Start { config, folder: folder.restarted(restarted), resume, changes })

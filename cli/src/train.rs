@@ -98,13 +98,8 @@ fn run_first(
         ending.record(status, folder.path());
     }
     views.end(&ending.sentence);
-    if outcome.is_err() {
-        folder.take_back();
-    }
     if args.keep.fast_dev_run.is_some() {
-        let run = folder.path().to_owned();
-        drop(folder);
-        let removed = std::fs::remove_dir_all(&run).map_err(towers_train::Error::io("remove", &run));
+        let removed = folder.discard();
         return match outcome?.end {
             End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
             End::Incomplete => Ok(ExitCode::from(INCOMPLETE)),
@@ -113,6 +108,9 @@ fn run_first(
                 print::text("the trial run went well; nothing of it is kept\n").or(Ok(ExitCode::SUCCESS))
             }
         };
+    }
+    if outcome.is_err() {
+        folder.take_back();
     }
     conclude(outcome?.end, folder.path())
 }

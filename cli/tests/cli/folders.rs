@@ -74,10 +74,19 @@ fn short_runs() {
     half.complains("(36 training images, 9 validation images");
     place.run(&format!("{train} --limit-train 150%")).ends(2).complains("a percentage, as in 10%");
 
-    let trial = place.run(&format!("{train} --fast-dev-run --csv-log log.csv")).ends(0);
+    place.make_folder("tmp");
+    let tmp = place.path().join("tmp").display().to_string();
+    let trial =
+        place.run_with(&format!("{train} --fast-dev-run --csv-log log.csv"), &[("TMPDIR", &tmp)]).ends(0);
     trial.says("the trial run went well; nothing of it is kept").complains("8 validation images");
     assert!(!place.exists("runs") && !place.exists("log.csv"));
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
     place.run(&format!("{train} --fast-dev-run=2 --output kept")).ends(2).complains("--output");
+    place.run(&format!("{train} --fast-dev-run --max-steps 5")).ends(2).complains("--max-steps");
+    place
+        .run("evaluate half --predictions no/such/table.csv")
+        .ends(2)
+        .complains("--predictions is no/such/table.csv");
 
     place.run("evaluate half --predictions table.csv").ends(0);
     let table = place.read("table.csv");

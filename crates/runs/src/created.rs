@@ -34,6 +34,11 @@ impl Created {
         }
     }
 
+    /// Whether it has made this folder, and not taken it back.
+    pub(crate) fn has_made(&self, folder: &Path) -> bool {
+        std::path::absolute(folder).is_ok_and(|folder| self.folders.contains(&folder))
+    }
+
     /// Registers a file that is about to be written.
     pub(crate) fn add_file(&mut self, file: PathBuf) {
         if !file.exists() {
@@ -48,8 +53,7 @@ impl Created {
             let _ = fs::remove_file(file);
         }
         drop(lock);
-        let run = lock_path.parent().and_then(|run| std::path::absolute(run).ok());
-        if run.is_some_and(|run| self.folders.contains(&run)) {
+        if lock_path.parent().is_some_and(|run| self.has_made(run)) {
             let _ = fs::remove_file(lock_path);
         }
         for folder in self.folders.drain(..).rev() {

@@ -67,6 +67,11 @@ impl RunFolder {
         RunFolder { numbered: true, ..RunFolder::new(path) }
     }
 
+    /// A new folder among the system's temporary ones, for a run of which nothing is kept: see [`discard`](Self::discard).
+    pub fn temporary() -> Self {
+        RunFolder { numbered: true, ..RunFolder::new(std::env::temp_dir().join("towers-1")) }
+    }
+
     /// The folder of a run that is resumed.
     pub fn resumed(path: impl Into<PathBuf>) -> Self {
         RunFolder { resumed: true, ..RunFolder::new(path) }
@@ -157,7 +162,7 @@ impl RunFolder {
         } else {
             self.created.folder(&self.path)?;
         }
-        // What there is belongs to another run.
+        // An error means that the folder is another run's.
         self.lock = lock(&self.path).inspect_err(|_| self.created = Created::default())?;
         BEFORE.iter().for_each(|file| self.created.add_file(self.path.join(file)));
         self.check_unused()
@@ -165,7 +170,9 @@ impl RunFolder {
 
     /// Creates `RECIPE-N` with the first unused N.
     fn first_unused(&mut self) -> Result<PathBuf> {
-        self.created.folder(Path::new(RUNS))?;
+        if let Some(place) = self.path.parent() {
+            self.created.folder(place)?;
+        }
         let name = self.path.to_string_lossy();
         let stem = name.strip_suffix('1').unwrap_or(&name);
         for number in 1_u64.. {
@@ -174,7 +181,7 @@ impl RunFolder {
                 return Ok(run);
             }
         }
-        Err(Error::Failed(message!("there is no number left in {RUNS}/")))
+        Err(Error::Failed(message!("there is no number left for {stem}")))
     }
 
     /// An observer that notes the first step. Until then an error may be a refusal.
@@ -182,11 +189,23 @@ impl RunFolder {
         Box::new(FirstStep(Arc::clone(&self.begun)))
     }
 
-    /// Removes what was created, if the run has failed before its first step.
+    /// Removes the files and folders that it has created, if the run has failed before its first step.
     pub fn take_back(&mut self) {
         if !self.begun.load(Ordering::Relaxed) {
             self.created.remove(self.lock.take(), &self.path.join(LOCK));
         }
+    }
+
+    /// Removes the folder with all that the run has written there, if this run has made it.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it can't be removed.
+    pub fn discard(mut self) -> Result<()> {
+        drop(self.lock.take());
+        if self.created.has_made(&self.path) {
+            fs::remove_dir_all(&self.path).map_err(towers_files::Error::io("remove", &self.path))?;
+        }
+        Ok(())
     }
 }
 

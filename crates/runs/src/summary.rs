@@ -1,4 +1,4 @@
-//! What is known of a run that is there.
+//! A run's recipe, progress and end, from the files of its folder.
 
 use crate::folder::{HISTORY_FILE, is_locked};
 use crate::{Error, Result};
