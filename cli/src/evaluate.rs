@@ -13,26 +13,36 @@ use std::process::ExitCode;
 use towers_callbacks::figure;
 use towers_config::Config;
 use towers_dataset::Dataset;
+use towers_runs::folder_must_exist;
 use towers_runs::newest;
-use towers_trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Resizing};
+use towers_trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Prediction, Resizing};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
+    if let Some(file) = &args.predictions {
+        folder_must_exist("predictions", file)?;
+    }
     let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest(&[MODEL_FILE]), Ok)?;
     let mut replicas = args.network.open(&run, args.batch_size)?;
     let (mut config, whole) = data_of(&run, &replicas[0], &args.network.data)?;
     args.limit.apply(&mut config)?;
     let (data, all) = data::load_test(&config.training.data, &config.placement.files, whole)?;
+    let classes = replicas[0].classes.clone();
     let mut rows = Vec::new();
-    let evaluation = towers_trained::evaluate_on(&mut replicas, &data, |_, prediction| {
+    let evaluation = towers_trained::evaluate_on(&mut replicas, &data, |sample, prediction| {
         if args.predictions.is_some() {
-            rows.push(prediction.probabilities.clone());
+            rows.push(row(&data, &classes, sample, prediction));
         }
     })?;
-    let classifier = &replicas[0];
     if let Some(file) = &args.predictions {
-        towers_files::write_output(file, predictions(&data, &classifier.classes, &rows)?.as_bytes())?;
+        let head = ["image", "label", "prediction"].map(str::to_owned).into_iter();
+        let mut table = record(head.chain(classes))?;
+        for row in rows {
+            table += &record(row.into_iter())?;
+        }
+        towers_files::write_output(file, table.as_bytes())?;
     }
+    let classifier = &replicas[0];
     let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };
     print::text(&match args.json {
         true => format!("{}\n", object(&measured, classifier, &evaluation)),
@@ -97,21 +107,13 @@ fn is_same_folder(one: &str, other: &str) -> bool {
     one == other || one_real.is_ok_and(|one| other_real.is_ok_and(|other| one == other))
 }
 
-/// A table with a line for each test image: its file or number, its label, the likeliest class, and the probabilities.
-fn predictions(data: &Dataset, classes: &[String], rows: &[Vec<f32>]) -> anyhow::Result<String> {
-    let head = ["image", "label", "prediction"].map(str::to_owned).into_iter();
-    let mut table = record(head.chain(classes.iter().cloned()))?;
-    for (sample, probabilities) in rows.iter().enumerate() {
-        let image =
-            data.test.path(sample).map_or_else(|| sample.to_string(), |path| path.display().to_string());
-        let label = &data.classes[usize::from(data.test.labels[sample])];
-        let likeliest =
-            (0..classes.len()).max_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]).then(b.cmp(a)));
-        let prediction = likeliest.map_or("", |class| &classes[class]);
-        let own = [image, label.clone(), prediction.to_owned()].into_iter();
-        table += &record(own.chain(probabilities.iter().map(f32::to_string)))?;
-    }
-    Ok(table)
+/// The line of a test image: its file or number, its label, the likeliest class, and the probabilities.
+fn row(data: &Dataset, classes: &[String], sample: usize, prediction: &Prediction) -> Vec<String> {
+    let image = data.test.path(sample).map_or_else(|| sample.to_string(), |path| path.display().to_string());
+    let label = data.classes[usize::from(data.test.labels[sample])].clone();
+    let (likeliest, _) = prediction.ranked()[0];
+    let own = [image, label, classes[likeliest].clone()].into_iter();
+    own.chain(prediction.probabilities.iter().map(f32::to_string)).collect()
 }
 
 fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
