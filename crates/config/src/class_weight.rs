@@ -68,8 +68,8 @@ impl ClassWeight {
                 Ok(counts.iter().map(|&count| if count > 0 { even / count as f64 } else { 1.0 }).collect())
             }
             ClassWeight::Classes(given) => {
-                let mut weights = vec![1.0; classes.len()];
-                for (name, &weight) in given {
+                let mut weights: Vec<Option<f64>> = vec![None; classes.len()];
+                for (name, weight) in given {
                     let named = classes.iter().position(|class| class == name);
                     let numbered = || name.parse().ok().filter(|number| *number < classes.len());
                     let Some(class) = named.or_else(numbered) else {
@@ -77,8 +77,12 @@ impl ClassWeight {
                         let accepted = format!("the weights of classes of the data{near}");
                         return Err(Error::option("class_weight", format!("`{name}`"), accepted));
                     };
-                    weights[class] = weight;
+                    if weights[class].replace(*weight).is_some() {
+                        let accepted = "one weight for each class, by its name or by its number";
+                        return Err(Error::option("class_weight", format!("`{name}` once more"), accepted));
+                    }
                 }
+                let weights: Vec<f64> = weights.into_iter().map(|weight| weight.unwrap_or(1.0)).collect();
                 let counts = weights.iter().zip(counts).any(|(weight, count)| *weight > 0.0 && *count > 0);
                 if !counts {
                     let accepted = "such that a class with training samples has a weight above 0";
@@ -118,19 +122,21 @@ pub(crate) fn read(text: &str) -> Result<Value, Refused> {
     if weights.is_empty() { Err(refuse()) } else { Ok(serde_json::json!(weights)) }
 }
 
-/// The classes and weights of texts that have both; else the first text that doesn't.
+/// The classes and weights of texts that have both, each class once; else the first text that doesn't.
 fn pairs<'a>(
     texts: impl Iterator<Item = &'a str>,
     separator: char,
 ) -> Result<BTreeMap<String, f64>, &'a str> {
-    let pair = |text: &'a str| {
+    let mut all = BTreeMap::new();
+    for text in texts {
         let (class, weight) = text.rsplit_once(separator).ok_or(text)?;
-        Ok((
-            class.trim().to_owned(),
-            weight.trim().parse().ok().filter(|weight: &f64| weight.is_finite()).ok_or(text)?,
-        ))
-    };
-    texts.map(pair).collect()
+        let weight = weight.trim().parse().ok().filter(|weight: &f64| weight.is_finite()).ok_or(text)?;
+        // A class that is named twice has no weight.
+        if all.insert(class.trim().to_owned(), weight).is_some() {
+            return Err(text);
+        }
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -159,6 +165,7 @@ mod tests {
         assert_eq!(of("dog=2.5, 0=3").unwrap(), [3.0, 2.5, 1.0]);
         assert!(of("dgo=2").unwrap_err().to_string().contains("dog"));
         assert!(of("3=2").is_err());
+        assert!(of("dog=2,1=3").unwrap_err().to_string().contains("one weight for each class"));
         assert!(of("cat=0,dog=0,bird=0").is_err());
         let round_trip = serde_json::to_value(weights("cat=2")).unwrap();
         assert_eq!(serde_json::from_value::<ClassWeight>(round_trip).unwrap(), weights("cat=2"));
@@ -174,7 +181,16 @@ mod tests {
         std::fs::write(&csv, "class,weight\ncat,two\n").unwrap();
         std::fs::write(&json, r#"{"cat": "two"}"#).unwrap();
         let nothing = folder.path().join("none.json").display().to_string();
-        for bad in [json.to_str().unwrap(), csv.to_str().unwrap(), &nothing, "cat", "cat=x", "cat=inf", ""] {
+        for bad in [
+            json.to_str().unwrap(),
+            csv.to_str().unwrap(),
+            &nothing,
+            "cat",
+            "cat=x",
+            "cat=inf",
+            "cat=1,cat=2",
+            "",
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
         for bad in ["cat=-1", "cat=1e99"] {

@@ -21,13 +21,11 @@ impl ClassWeights {
         classes: &[String],
         [notes, warnings]: [&mut Vec<Message>; 2],
     ) -> Result<Self> {
-        let mut counts = vec![0; classes.len()];
-        train.labels.iter().for_each(|&label| counts[usize::from(label)] += 1);
+        let counts = train.class_counts(classes.len());
         let Some(given) = &config.training.class_weight else {
-            warnings.extend(
-                unbalanced(&counts, classes)
-                    .filter(|_| config.training.sampler.is_none() && !config.outputs.no_warnings),
-            );
+            if config.training.sampler.is_none() && !config.outputs.no_warnings {
+                warnings.extend(unbalanced(&counts, classes));
+            }
             return Ok(ClassWeights(None));
         };
         let weights = given.of(classes, &counts)?;
