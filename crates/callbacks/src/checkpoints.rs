@@ -172,6 +172,12 @@ impl Checkpoints {
         Ok(save_tensors(&self.model, &tensors, tensors.metadata())?)
     }
 
+    /// A run that ended leaves a model, even if the watched metric was never finite. After an early stop the network may differ from
+    /// that of the last epoch.
+    fn leave_model(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
+        if self.best.is_none() || !self.model.exists() { self.save_model(snapshot) } else { Ok(()) }
+    }
+
     /// Writes the best epoch's network to the model again. The metadata are the same in all epochs.
     fn restore_model(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
         let Some(best) = self.restore.take() else { return Ok(()) };
@@ -230,8 +236,7 @@ impl Observer for Checkpoints {
 
     fn on_end_within_epoch(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.on_interrupt(state, snapshot)?;
-        // A run that ended leaves a model.
-        if self.best.is_none() || !self.model.exists() { self.save_model(snapshot) } else { Ok(()) }
+        self.leave_model(snapshot)
     }
 
     fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
@@ -240,11 +245,7 @@ impl Observer for Checkpoints {
             // The loss is not finite, and neither may the network be: the saved files stay.
             return Ok(());
         }
-        // A run that ended leaves a model, even if the watched metric was never finite. After an early stop
-        // the network may differ from that of the last epoch.
-        if self.best.is_none() || !self.model.exists() {
-            self.save_model(snapshot)?;
-        }
+        self.leave_model(snapshot)?;
         if self.saved == Some((state.epochs_done, state.step)) {
             return Ok(());
         }

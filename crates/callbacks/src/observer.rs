@@ -313,8 +313,7 @@ pub trait Observer: Send {
         Ok(Flow::Continue)
     }
 
-    /// Asked after every step: whether the run ends within the epoch, and why. With several replicas, and on GPUs, it ends some steps
-    /// later.
+    /// Asked before every step: whether the run ends after it, within the epoch, and why. Replicas on GPUs hear of it some steps later.
     fn is_over(&mut self) -> Option<String> {
         None
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use towers_callbacks::EpochRecord;
 use towers_options::{Message, message};
 
@@ -16,27 +15,13 @@ const RISING: usize = 5;
 /// The share of validation images that may be training images without a warning.
 const SHARED: f64 = 0.005;
 
-/// The warning of the last epoch of a run with so many classes, if that epoch is the first to show it.
-pub(crate) fn of_epoch(history: &[EpochRecord], classes: usize) -> Option<Message> {
-    // The loss of a network that gives each class the same probability.
-    let even = (classes.max(2) as f64).ln();
+/// The warning of the last epoch of a run, if that epoch is the first to show it. Guessing among `classes` has a known loss;
+/// `None` where losses are weighted, so that they can't be compared with it.
+pub(crate) fn of_epoch(history: &[EpochRecord], classes: Option<usize>) -> Option<Message> {
     let losses = |name: &str| -> Vec<f64> { history.iter().filter_map(|record| record.get(name)).collect() };
     let (train, val) = (losses("loss"), losses("val_loss"));
-    let last = *train.last()?;
-    if train.len() == 1 && last > FAR * even {
-        return Some(message!(
-            "the loss of the first epoch is {last:.2}, far above {even:.2}, that of guessing among {classes} classes; try a \
-             lower ",
-            ["lr"]
-        ));
-    }
-    if train.len() == LEARNS && train.iter().all(|loss| *loss > (1.0 - LOST) * even) {
-        return Some(message!(
-            "after {LEARNS} epochs the loss is {last:.2}, and guessing among {classes} classes has {even:.2}: the network \
-             learns nothing; try another ",
-            ["lr"],
-            ", look at the images with `towers preview`, and at their labels"
-        ));
+    if let Some(warning) = classes.and_then(|classes| of_losses(&train, classes)) {
+        return Some(warning);
     }
     let pairs = |losses: &[f64]| losses.windows(2).map(|pair| pair[1] > pair[0]).collect::<Vec<_>>();
     let rises: Vec<bool> = pairs(&val).iter().zip(pairs(&train)).map(|(val, train)| *val && !train).collect();
@@ -49,6 +34,27 @@ pub(crate) fn of_epoch(history: &[EpochRecord], classes: usize) -> Option<Messag
             " keeps the best network, ",
             ["early_stop"],
             " ends such a run"
+        )
+    })
+}
+
+/// The warning of training losses that are those of guessing, or worse.
+fn of_losses(train: &[f64], classes: usize) -> Option<Message> {
+    // The loss of a network that gives each class the same probability.
+    let (even, last) = ((classes.max(2) as f64).ln(), *train.last()?);
+    if train.len() == 1 && last > FAR * even {
+        return Some(message!(
+            "the loss of the first epoch is {last:.2}, far above {even:.2}, that of guessing among {classes} classes; try a \
+             lower ",
+            ["lr"]
+        ));
+    }
+    (train.len() == LEARNS && train.iter().all(|loss| *loss > (1.0 - LOST) * even)).then(|| {
+        message!(
+            "after {LEARNS} epochs the loss is {last:.2}, and guessing among {classes} classes has {even:.2}: the network \
+             learns nothing; try another ",
+            ["lr"],
+            ", and look at the images with their labels"
         )
     })
 }
@@ -100,12 +106,16 @@ mod tests {
 
     /// The epochs at which there is a warning, for these losses of training and validation.
     fn warned(losses: &[(f64, f64)]) -> Vec<usize> {
+        warned_of(losses, Some(10))
+    }
+
+    fn warned_of(losses: &[(f64, f64)], classes: Option<usize>) -> Vec<usize> {
         let history: Vec<EpochRecord> = losses
             .iter()
             .zip(1..)
             .map(|(&(loss, val), epoch)| record(epoch, [loss, 0.5, val, 0.5]))
             .collect();
-        (1..=history.len()).filter(|&epoch| of_epoch(&history[..epoch], 10).is_some()).collect()
+        (1..=history.len()).filter(|&epoch| of_epoch(&history[..epoch], classes).is_some()).collect()
     }
 
     #[test]
@@ -115,6 +125,12 @@ mod tests {
         assert_eq!(warned(&[(2.31, 2.3), (2.30, 2.3), (2.29, 2.3), (2.3, 2.3)]), [3], "stuck at ln(10)");
         let overfits: Vec<_> = (1..10).map(|k| (falling(k), 1.0 + 0.1 * k as f64)).collect();
         assert_eq!(warned(&overfits), [6]);
+        assert_eq!(warned_of(&overfits, None), [6]);
+        assert_eq!(
+            warned_of(&[(9.0, 2.0), (8.0, 2.0), (8.0, 2.0)], None),
+            [0; 0],
+            "losses that are weighted"
+        );
         let learns: Vec<_> = (1..10).map(|k| (falling(k), falling(k))).collect();
         assert_eq!(warned(&learns), [0; 0]);
         assert_eq!(warned(&[(2.31, 2.3), (1.9, 2.3), (1.5, 2.3)]), [0; 0], "it has learned");

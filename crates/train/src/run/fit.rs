@@ -321,13 +321,19 @@ impl Run<'_> {
         Ok(Steps::Done)
     }
 
+    /// The metrics of the validation data; `None` if the run is interrupted.
+    fn evaluate(&mut self) -> Result<Option<Values>> {
+        let Run { worker, val, observers, stop, .. } = self;
+        worker.evaluate(val, stop, |done, all| {
+            observers.ask(|observer| observer.on_evaluate(done, all));
+            observers.have_failed()
+        })
+    }
+
     /// The end of a run within an epoch, with the metrics of the network. The epoch is not recorded, and a resume continues it.
     fn measured(&mut self, reason: String) -> Result<Option<End>> {
-        let Run { worker, val, stop, .. } = self;
-        let Some(values) = worker.evaluate(val, stop, |_, _| false)? else {
-            return Ok(Some(End::Interrupted));
-        };
-        let (epoch, step) = (worker.state.epochs_done + 1, worker.state.step);
+        let Some(values) = self.evaluate()? else { return Ok(Some(End::Interrupted)) };
+        let (epoch, step) = (self.worker.state.epochs_done + 1, self.worker.state.step);
         Ok(Some(End::Stopped(format!(
             "{reason}, at step {step} in epoch {epoch}, with {}",
             figures(&values)
@@ -337,13 +343,9 @@ impl Run<'_> {
     /// Evaluates, records, and asks the observers whether to stop. If the run is interrupted in between, all
     /// steps of the epoch are done, and a resume begins with the evaluation.
     fn end_epoch(&mut self) -> Result<Option<End>> {
-        let Run { worker, val, observers, stop, warned, .. } = self;
         let began = Instant::now();
-        let evaluated = worker.evaluate(val, stop, |done, all| {
-            observers.ask(|observer| observer.on_evaluate(done, all));
-            observers.have_failed()
-        })?;
-        let Some(values) = evaluated else { return Ok(Some(End::Interrupted)) };
+        let Some(values) = self.evaluate()? else { return Ok(Some(End::Interrupted)) };
+        let Run { worker, observers, warned, .. } = self;
         let val_loss = values.get("val_loss").unwrap_or(f64::NAN);
         if !val_loss.is_finite() {
             if worker.run.config.outputs.terminate_on_nan {
@@ -362,10 +364,10 @@ impl Run<'_> {
         record.images_per_second = partial.samples as f64 / partial.seconds;
         worker.record(record.clone());
         let PreparedRun { config, data, .. } = worker.run;
-        if let Some(warning) = early_warnings::of_epoch(&worker.state.history, data.classes.len())
-            && !config.outputs.no_warnings
-        {
-            observers.warn(&warning);
+        if !config.outputs.no_warnings {
+            let classes = (!data.class_weights.are_given()).then_some(data.classes.len());
+            let warning = early_warnings::of_epoch(&worker.state.history, classes);
+            warning.iter().for_each(|warning| observers.warn(warning));
         }
         worker.meet_for_snapshot()?;
         let decisions = observers.ask(|observer| observer.on_epoch_end(&record, &worker.state, worker));
