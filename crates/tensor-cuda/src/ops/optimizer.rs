@@ -88,6 +88,7 @@ impl Cuda {
                 self.launch("find_overflow", run.geometry, args)?;
             }
         }
+        let constants: Vec<Arg> = rule.constants().into_iter().map(Arg::from).collect();
         for run in &runs {
             let mut args = args![
                 self.step_state(),
@@ -103,7 +104,7 @@ impl Cuda {
                 run.vector
             ]
             .to_vec();
-            args.extend(rule.constants().into_iter().map(Arg::from));
+            args.extend_from_slice(&constants);
             self.launch(rule.step_name(), run.geometry, &args)?;
         }
         if rule.counts_steps() {
