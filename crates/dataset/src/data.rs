@@ -63,7 +63,8 @@ impl Dataset {
     /// Two splits of `classes`, whose names have the order of the labels.
     ///
     /// # Errors
-    /// [`Error::Class`] for a label that names no class, [`Error::Shapes`] for splits with images of unlike shape.
+    /// [`Error::Class`] for a label that names no class, [`Error::Shapes`] for splits with images of unlike shape,
+    /// [`Error::Classes`] for [multi-hot](Split::multi_hot) rows of another number of classes, or in one of the splits alone.
     pub fn new(
         name: impl Into<String>,
         train: Split,
@@ -74,6 +75,10 @@ impl Dataset {
         let mut labels = train.labels.iter().chain(&test.labels);
         if let Some(&label) = labels.find(|&&label| usize::from(label) >= classes.len()) {
             return Err(Error::Class { label, classes: classes.len() });
+        }
+        let rows = [&train, &test].map(|split| split.multi_hot.as_ref().map(|rows| rows.ncols()));
+        if rows[0] != rows[1] || rows[0].is_some_and(|columns| columns != classes.len()) {
+            return Err(Error::Classes { train: rows[0], test: rows[1], classes: classes.len() });
         }
         if train.shape() != test.shape() {
             return Err(Error::Shapes { train: train.shape(), test: test.shape() });
@@ -88,6 +93,11 @@ impl Dataset {
             validation_from: None,
             unreadable: Vec::new(),
         })
+    }
+
+    /// Whether an image has any number of classes: the splits are [multi-hot](Split::multi_hot).
+    pub fn is_multi_label(&self) -> bool {
+        self.train.multi_hot.is_some()
     }
 
     /// All images with another height, width and channels, as [`Split::reshaped`] makes them.

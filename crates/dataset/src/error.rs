@@ -26,6 +26,30 @@ pub enum Error {
         classes: usize,
     },
 
+    /// A number in multi-hot rows that is neither 0 nor 1.
+    #[error("image {image} has {value} for class {class}, not 0 or 1")]
+    MultiHot {
+        /// The row.
+        image: usize,
+        /// The column.
+        class: usize,
+        /// The number.
+        value: u8,
+    },
+
+    /// Splits whose multi-hot rows do not have a column for each class.
+    #[error(
+        "the multi-hot rows to train on have {train:?} columns, those to test on {test:?}; there are {classes} classes"
+    )]
+    Classes {
+        /// The columns of the training split, if its images have several labels.
+        train: Option<usize>,
+        /// The columns of the test split.
+        test: Option<usize>,
+        /// The number of classes.
+        classes: usize,
+    },
+
     /// Splits with images of unlike height, width or channels.
     #[error(
         "the images to train on are of {train:?} (height, width, channels), those to test on of {test:?}"

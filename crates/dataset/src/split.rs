@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ndarray::{Array1, Array4, ArrayView1, ArrayView3, Axis};
+use ndarray::{Array1, Array2, Array4, ArrayView1, ArrayView3, Axis};
 
 use crate::error::{Error, Result};
 use crate::files::Files;
@@ -28,6 +28,9 @@ pub struct Split {
     pub labels: Array1<u16>,
     /// `[n]`: for each image an index into [`Dataset::coarse_classes`](crate::Dataset::coarse_classes). CIFAR-100 only.
     pub coarse: Option<Array1<u16>>,
+    /// `[n, classes]`, multi-hot: 1 for each class of an image, 0 for the others, where an image has any number of classes.
+    /// `labels` then has the first class of each, or 0 if it has none.
+    pub multi_hot: Option<Array2<u8>>,
     /// The file of each image in `images`, of class folders.
     pub paths: Option<Arc<[PathBuf]>>,
 }
@@ -54,7 +57,7 @@ impl Split {
         }
         let images =
             if images.is_standard_layout() { images } else { images.as_standard_layout().into_owned() };
-        Ok(Split { images, files: None, labels, coarse: None, paths: None })
+        Ok(Split { images, files: None, labels, coarse: None, multi_hot: None, paths: None })
     }
 
     /// Images of this height, width and channels from their pixels, one image after the other, row by row.
@@ -85,7 +88,34 @@ impl Split {
             return Err(Error::Labels { images: files.len(), labels: labels.len() });
         }
         let images = Array4::zeros((0, height, width, channels));
-        Ok(Split { images, files: Some(files), labels, coarse: None, paths: None })
+        Ok(Split { images, files: Some(files), labels, coarse: None, multi_hot: None, paths: None })
+    }
+
+    /// The same images, each with any number of classes: a row of `multi_hot` `[n, classes]` has 1 for each of its classes.
+    ///
+    /// ```
+    /// use towers_dataset::Split;
+    /// use ndarray::{Array4, array};
+    ///
+    /// let split = Split::new(Array4::zeros((3, 28, 28, 1)), vec![0; 3])?;
+    /// let split = split.multi_label(array![[0, 1, 1], [0, 0, 0], [1, 0, 0]])?;
+    /// assert_eq!(split.labels.to_vec(), [1, 0, 0]);
+    /// assert_eq!(split.class_counts(3), [1, 1, 1]);
+    /// # Ok::<(), towers_dataset::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Labels`] if there is another number of rows, [`Error::MultiHot`] for a number other than 0 and 1.
+    pub fn multi_label(self, multi_hot: Array2<u8>) -> Result<Split> {
+        if multi_hot.nrows() != self.len() {
+            return Err(Error::Labels { images: self.len(), labels: multi_hot.nrows() });
+        }
+        if let Some(((image, class), &value)) = multi_hot.indexed_iter().find(|&(_, &value)| value > 1) {
+            return Err(Error::MultiHot { image, class, value });
+        }
+        let first = |row: ArrayView1<u8>| row.iter().position(|&has| has == 1).unwrap_or(0) as u16;
+        let labels = multi_hot.rows().into_iter().map(first).collect();
+        Ok(Split { labels, multi_hot: Some(multi_hot), ..self })
     }
 
     /// Images `[height, width, channels]` with their labels, one by one.
@@ -202,6 +232,7 @@ impl Split {
             files: self.files.as_ref().map(|files| files.select(samples)),
             labels: self.labels.select(Axis(0), samples),
             coarse: self.coarse.as_ref().map(|coarse| coarse.select(Axis(0), samples)),
+            multi_hot: self.multi_hot.as_ref().map(|rows| rows.select(Axis(0), samples)),
             paths: self.paths.as_ref().map(|paths| samples.iter().map(|&k| paths[k].clone()).collect()),
         }
     }
@@ -249,6 +280,12 @@ impl Split {
     /// How many images each of the `classes` has.
     pub fn class_counts(&self, classes: usize) -> Vec<usize> {
         let mut counts = vec![0; classes];
+        if let Some(rows) = &self.multi_hot {
+            let sums =
+                rows.columns().into_iter().map(|class| class.iter().map(|&has| usize::from(has)).sum());
+            counts.iter_mut().zip(sums).for_each(|(count, sum)| *count = sum);
+            return counts;
+        }
         for &label in &self.labels {
             if let Some(count) = counts.get_mut(usize::from(label)) {
                 *count += 1;
@@ -276,7 +313,7 @@ impl Split {
         if shape == old {
             return Ok(self);
         }
-        let Split { images, files, labels, coarse, paths } = self;
+        let Split { images, files, labels, coarse, multi_hot, paths } = self;
         let images = match images.is_standard_layout() {
             true => images.into_raw_vec_and_offset().0,
             false => images.iter().copied().collect(),
@@ -286,7 +323,7 @@ impl Split {
         let len = if files.is_some() { 0 } else { labels.len() };
         let images = Array4::from_shape_vec((len, shape[0], shape[1], shape[2]), images)
             .expect("as many images as before");
-        Ok(Split { images, files, labels, coarse, paths })
+        Ok(Split { images, files, labels, coarse, multi_hot, paths })
     }
 }
 

@@ -47,16 +47,17 @@ fn hold_back(mut data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
         [data.test, data.train] = [&order[..cut], &order[cut..]].map(|samples| data.train.select(samples));
         return Ok(data);
     }
-    let Split { images, labels, coarse, paths, .. } = data.train;
+    let Split { images, labels, coarse, multi_hot, paths, .. } = data.train;
     let [images, held_images] = partition(images, &order, cut);
     let [labels, held_labels] = partition(labels, &order, cut);
     let (coarse, held_coarse) = coarse.map(|coarse| partition(coarse, &order, cut).into()).unzip();
+    let (rows, held_rows) = multi_hot.map(|rows| partition(rows, &order, cut).into()).unzip();
     let of =
         |places: &[usize]| paths.as_ref().map(|paths| places.iter().map(|&k| paths[k].clone()).collect());
     let (held_paths, paths) = (of(&order[..cut]), of(&order[cut..]));
     (data.train, data.test) = (Split::new(images, labels)?, Split::new(held_images, held_labels)?);
-    (data.train.coarse, data.train.paths) = (coarse, paths);
-    (data.test.coarse, data.test.paths) = (held_coarse, held_paths);
+    (data.train.coarse, data.train.multi_hot, data.train.paths) = (coarse, rows, paths);
+    (data.test.coarse, data.test.multi_hot, data.test.paths) = (held_coarse, held_rows, held_paths);
     Ok(data)
 }
 
