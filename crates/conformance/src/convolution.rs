@@ -78,20 +78,21 @@ fn same(inputs: usize, outputs: usize, kernel: usize) -> Conv2d {
 /// The shapes that training is made of.
 pub fn layers_of_real_networks(subject: &Subject) {
     let downsample = Conv2d { stride: [2; 2], pad: Pad::VALID, ..same(80, 80, 3) };
-    for (conv, n, side) in [
+    let layers = [
         (same(3, 96, 3), 2, 32),
         (same(96, 32, 1), 2, 32),
         (same(80, 48, 3), 1, 15),
         (downsample, 1, 15),
         (same(240, 160, 3), 2, 7),
         (same(32, 32, 3), 3, 13),
-    ] {
+    ];
+    for (k, (conv, n, side)) in layers.into_iter().enumerate() {
         let shape = subject.fit(Shape::new(n, side, side, conv.inputs), conv.weights());
         let case =
             Convolution { conv, shape, place: ALONE, act: Activation::Relu, bias: true, mode: Write::Set };
-        subject.agree(&case);
-        subject.agree(&Convolution { place: SLICE, bias: false, mode: Write::Add, ..case.clone() });
-        subject.agree(&Convolution { place: WIDE_SLICE, mode: Write::Add, ..case });
+        let slice = Convolution { place: SLICE, bias: false, mode: Write::Add, ..case.clone() };
+        let wide = Convolution { place: WIDE_SLICE, mode: Write::Add, ..case.clone() };
+        subject.variants(k, [case, slice, wide]).for_each(|case| subject.agree(&case));
     }
 }
 

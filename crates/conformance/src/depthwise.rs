@@ -63,7 +63,7 @@ fn same(inputs: usize, kernel: usize, stride: usize) -> Depthwise {
 
 /// The shapes that training is made of.
 pub fn layers_of_real_networks(subject: &Subject) {
-    for (conv, n, side) in [
+    let layers = [
         (same(32, 3, 1), 2, 28),
         (same(96, 3, 2), 1, 15),
         (same(144, 5, 1), 2, 14),
@@ -73,13 +73,14 @@ pub fn layers_of_real_networks(subject: &Subject) {
         (Depthwise { multiplier: 2, ..same(12, 3, 1) }, 2, 9),
         (Depthwise { dilation: [2; 2], ..same(32, 3, 1) }, 1, 12),
         (same(24, 1, 1), 2, 7),
-    ] {
+    ];
+    for (k, (conv, n, side)) in layers.into_iter().enumerate() {
         let shape = subject.fit(Shape::new(n, side, side, conv.inputs), conv.weights());
         let case =
             Channels { conv, shape, place: ALONE, act: Activation::Relu, bias: true, mode: Write::Set };
-        subject.agree(&case);
-        subject.agree(&Channels { place: SLICE, bias: false, mode: Write::Add, ..case.clone() });
-        subject.agree(&Channels { place: WIDE_SLICE, mode: Write::Add, ..case });
+        let slice = Channels { place: SLICE, bias: false, mode: Write::Add, ..case.clone() };
+        let wide = Channels { place: WIDE_SLICE, mode: Write::Add, ..case.clone() };
+        subject.variants(k, [case, slice, wide]).for_each(|case| subject.agree(&case));
     }
 }
 

@@ -93,6 +93,12 @@ impl Subject {
         shape
     }
 
+    /// The variants of the `k`-th layer: all of them, or one on a slow device, another one for each layer.
+    pub(crate) fn variants<C, const N: usize>(&self, k: usize, all: [C; N]) -> impl Iterator<Item = C> {
+        let slow = self.slow;
+        all.into_iter().enumerate().filter(move |(place, _)| !slow || *place == k % N).map(|(_, case)| case)
+    }
+
     /// How far a result may lie from the reference's, relative to the largest magnitude, where `for_f32` is right for f32.
     /// A result that must be exact is exact in every format.
     fn tolerance(&self, source: Source, for_f32: f32) -> f32 {
@@ -248,6 +254,13 @@ mod tests {
     #[should_panic(expected = "y of Fickle(Cell { value: 1.0000029 }) has other bits on b than on a")]
     fn devices_of_a_kind_have_the_same_bits() {
         Subject::new(["a", "b"].map(|name| (name.to_owned(), Reference))).agree(&Fickle(1.0.into()));
+    }
+
+    #[test]
+    fn slow_devices_get_one_variant_a_layer() {
+        let of = |subject: Subject, k| subject.variants(k, ["a", "b", "c"]).collect::<String>();
+        assert_eq!([0, 1, 5].map(|k| of(subject(1.0), k)), ["abc"; 3]);
+        assert_eq!([0, 1, 5].map(|k| of(subject(1.0).slow(), k)), ["a", "b", "c"]);
     }
 
     #[test]
