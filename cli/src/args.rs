@@ -251,6 +251,12 @@ pub struct RunsArgs {
     /// Sort by when (the newest last), run, recipe, epochs, best (the highest first) or end
     #[arg(long, value_name = "KEY", value_parser = one_of::<SortKey>(&SortKey::NAMES), hide_possible_values = true, default_value = "when")]
     pub sort: SortKey,
+    /// Compare these runs: a column each, with what differs between them
+    #[arg(long, value_name = "RUN", num_args = 2.., conflicts_with_all = ["folder", "sort", "json"])]
+    pub compare: Vec<PathBuf>,
+    /// With --compare, the curves of all runs in one picture, .svg or .png
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    pub picture: Option<PathBuf>,
     /// One JSON object per line and run, instead of the table
     #[arg(long)]
     pub json: bool,

@@ -2,23 +2,16 @@
 
 use crate::args::{KeepArgs, LrFindArgs, TrainArgs};
 use crate::device::warn_of_unused_gpu;
-use crate::error::usage;
+use crate::picture::format_of;
 use crate::print::{self, note};
 use crate::spelling::flag_of;
 use crate::train;
 use std::process::ExitCode;
 use towers_bench::{LrCurve, LrRange, left_out};
-use towers_runs::folder_must_exist;
 
 pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     let LrFindArgs { min_lr, max_lr, steps, output, json, .. } = args;
-    let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    let is_svg = match ending.as_deref() {
-        Some("svg") => true,
-        Some("png") => false,
-        _ => return Err(usage(format!("--output is {}, but must end in .png or .svg", output.display()))),
-    };
-    folder_must_exist("output", &output)?;
+    let format = format_of("output", &output)?;
     let train = TrainArgs {
         recipe: args.recipe,
         quick: args.quick,
@@ -44,9 +37,7 @@ pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     let title = format!("{} on {}", config.training.model, data.name);
     let curve = LrRange { min_lr, max_lr, steps }.find(&config, data)?;
     curve.warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
-    let chart = curve.chart(&title);
-    let picture = if is_svg { chart.svg().into_bytes() } else { chart.png()? };
-    towers_files::write_output(&output, &picture)?;
+    towers_files::write_output(&output, &curve.chart(&title).picture(format)?)?;
     if json {
         let mut all = serde_json::to_value(&curve)?;
         all["suggestion"] = curve.suggestion().into();

@@ -21,6 +21,7 @@ mod live;
 mod lr_find;
 mod model;
 mod network;
+mod picture;
 mod predict;
 mod preview;
 mod print;

@@ -1,16 +1,21 @@
-//! `towers runs`: a table of runs.
+//! `towers runs`: a table of runs, or of what differs between some.
 
 use crate::args::RunsArgs;
+use crate::picture::format_of;
 use crate::print::{self, cut};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use towers_callbacks::{aligned, printable};
+use towers_report::{RunReport, chart, comparison};
 use towers_runs::{RUNS, RunSummary, list, shown};
 
 /// The longest values and cells of the table, in characters; `--json` has all of them.
 const LONGEST: usize = 60;
 const LONGEST_CELL: usize = 400;
+
+/// What a run doesn't have.
+const NONE: &str = "-";
 
 const HEAD: [&str; 9] = [
     "run",
@@ -28,6 +33,9 @@ const HEAD: [&str; 9] = [
 const HIDDEN: [&str; 1] = ["weights_sha256"];
 
 pub fn run(args: RunsArgs) -> anyhow::Result<ExitCode> {
+    if !args.compare.is_empty() {
+        return compare(&args.compare, args.picture.as_deref());
+    }
     let folder = args.folder.as_deref().unwrap_or(Path::new(RUNS));
     let runs = list(folder, args.sort)?;
     if runs.is_empty() {
@@ -40,15 +48,43 @@ pub fn run(args: RunsArgs) -> anyhow::Result<ExitCode> {
     if runs.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    // Names from outside must not break a line.
-    let escaped = |run| cells(run).map(|cell| printable(&cell).replace('\n', " "));
-    let rows: Vec<_> = [HEAD.map(str::to_owned)].into_iter().chain(runs.iter().map(escaped)).collect();
-    print::text(&aligned(&rows, HEAD.len()))
+    table([HEAD.map(str::to_owned)].into_iter().chain(runs.iter().map(cells)))
+}
+
+/// Prints rows of words. Names from outside must not break a line.
+fn table(rows: impl Iterator<Item = impl IntoIterator<Item = String>>) -> anyhow::Result<ExitCode> {
+    let escaped = |cell: String| printable(&cell).replace('\n', " ");
+    let rows: Vec<Vec<String>> = rows.map(|row| row.into_iter().map(escaped).collect()).collect();
+    print::text(&aligned(&rows, usize::MAX))
+}
+
+/// Prints a column a run: the cells of the table of runs, then what differs. Writes their curves into a picture.
+fn compare(runs: &[PathBuf], picture: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let picture = picture.map(|file| Ok::<_, anyhow::Error>((file, format_of("picture", file)?)));
+    let picture = picture.transpose()?;
+    let name = |run: &PathBuf| run.display().to_string();
+    let reports = runs.iter().map(|run| RunReport::read(run, name(run))).collect::<Result<Vec<_>, _>>()?;
+    let columns: Vec<_> = runs.iter().map(|run| cells(&RunSummary::read(run))).collect();
+    // The differences from the recipe are among the others.
+    let rows = (0..HEAD.len() - 1).map(|k| {
+        let values = columns.iter().map(|column| column[k].clone());
+        [HEAD[k].to_owned()].into_iter().chain(values).collect::<Vec<_>>()
+    });
+    let differences = comparison(&reports).into_iter().filter(|(key, _)| !HEAD.contains(&key.as_str()));
+    let cell =
+        |value: Option<String>| value.map_or_else(|| NONE.to_owned(), |text| cut(&text, LONGEST, "..."));
+    let differences =
+        differences.map(|(key, values)| [key].into_iter().chain(values.into_iter().map(cell)).collect());
+    if let Some((file, format)) = picture {
+        towers_files::write_output(file, &chart(&reports).picture(format)?)?;
+        print::note(format_args!("wrote {}", file.display()));
+    }
+    table(rows.chain(differences))
 }
 
 /// The columns of a run.
 fn cells(of: &RunSummary) -> [String; 9] {
-    let none = || "-".to_owned();
+    let none = || NONE.to_owned();
     let short = |text: &Option<String>| text.as_deref().map_or_else(none, |text| cut(text, LONGEST, "..."));
     let epochs = of.of.map_or_else(|| of.epochs.to_string(), |all| format!("{}/{all}", of.epochs));
     let best = of.best_val_acc.zip(of.best_epoch);

@@ -315,6 +315,27 @@ fn runs_are_listed() {
     assert_eq!(listed("runs/quick-2").len(), 1, "one run");
     assert_eq!(listed("--sort end")[0]["end"], "done");
 
+    let compared = "runs --compare runs/quick-1 runs/quick-2";
+    let table =
+        place.run(&format!("{compared} --picture both.svg")).ends(0).complains("wrote both.svg\n").out();
+    let row = |name: &str| -> Vec<&str> {
+        let line = table.lines().find(|line| line.starts_with(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("{name}: {table}")).split_whitespace().collect()
+    };
+    assert_eq!(row("run"), ["run", "runs/quick-1", "runs/quick-2"]);
+    assert_eq!(row("lr"), ["lr", "0.02", "0.01"]);
+    assert_eq!(row("max_time"), ["max_time", "none", "1"]);
+    assert_eq!(row("processes"), ["processes", "1", "1"]);
+    assert!(row("val_acc").contains(&&*format!("{best:.4}")), "{table}");
+    assert!(!table.contains("batch_size") && place.read("both.svg").contains("runs/quick-2 validation"));
+    place.refuses(&format!("{compared} --picture both.pdf"), "but must end in .png or .svg\n");
+    place.refuses(
+        &format!("{compared} --picture no/a.png"),
+        "--picture is no/a.png, but the folder no does not exist",
+    );
+    place.refuses("runs --compare runs/quick-1", "2 values required");
+    place.fails("runs --compare runs/quick-1 runs/quick-9", "runs/quick-9: there is no run here");
+
     // Killed, of another version, damaged; and a folder that is no run.
     let status = place.read("runs/quick-1/status.json");
     let started = status

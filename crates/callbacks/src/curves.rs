@@ -7,7 +7,7 @@ use crate::{
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use towers_metrics::about;
-use towers_plot::Chart;
+use towers_plot::{Chart, Format};
 
 /// The most time for drawing, as a fraction of the run's time: one part in so many.
 const SHARE: u32 = 20;
@@ -39,12 +39,6 @@ pub struct Curves {
     drawn: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Format {
-    Svg,
-    Png,
-}
-
 impl Curves {
     /// Curves in a run directory. `title` is above the picture: "MODEL on DATASET".
     pub fn new(run_dir: impl AsRef<Path>, title: impl Into<String>) -> Self {
@@ -59,14 +53,9 @@ impl Curves {
     /// [`Error::Picture`] for another ending.
     pub fn in_file(path: impl Into<PathBuf>, title: impl Into<String>) -> Result<Self> {
         let path = path.into();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-        let format = match ending.as_deref() {
-            Some("svg") => Format::Svg,
-            Some("png") => Format::Png,
-            _ => {
-                let reason = "a plot's name must end in .png or .svg".to_owned();
-                return Err(Error::Picture { path, reason });
-            }
+        let Some(format) = Format::of(&path) else {
+            let reason = "a plot's name must end in .png or .svg".to_owned();
+            return Err(Error::Picture { path, reason });
         };
         Ok(Curves { is_named: true, files: vec![(path, format)], ..Curves::new("", title) })
     }
@@ -75,12 +64,9 @@ impl Curves {
         let began = Instant::now();
         let chart = chart(&self.title, history);
         for (path, format) in &self.files {
-            let content = match format {
-                Format::Svg => chart.svg().into_bytes(),
-                Format::Png => chart
-                    .png()
-                    .map_err(|error| Error::Picture { path: path.clone(), reason: error.to_string() })?,
-            };
+            let content = chart
+                .picture(*format)
+                .map_err(|error| Error::Picture { path: path.clone(), reason: error.to_string() })?;
             if self.is_named {
                 towers_files::write_output(path, &content)
             } else {

@@ -63,11 +63,16 @@ pub struct Monitor {
 impl Default for Monitor {
     /// The validation accuracy.
     fn default() -> Self {
-        Monitor::new("val_acc", Mode::Auto, 0.0)
+        Monitor::of("val_acc")
     }
 }
 
 impl Monitor {
+    /// Watches a metric in the direction in which it improves. Every change counts.
+    pub fn of(metric: &str) -> Self {
+        Monitor::new(metric, Mode::Auto, 0.0)
+    }
+
     /// Watches a metric. Only the size of `min_delta` counts, as in Keras.
     pub fn new(metric: &str, mode: Mode, min_delta: f64) -> Self {
         let best = Best { metric: metric.to_owned(), mode: direction(metric, mode) };

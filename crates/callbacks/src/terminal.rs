@@ -50,12 +50,16 @@ pub fn printable(text: &str) -> String {
 /// let rows = [row(["a", "Conv2D", "1"]), row(["longest", "", "10"])];
 /// assert_eq!(towers_callbacks::aligned(&rows, 2), "a        Conv2D   1\nlongest          10\n");
 /// ```
-pub fn aligned<const N: usize>(rows: &[[String; N]], words: usize) -> String {
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+pub fn aligned(rows: &[impl AsRef<[String]>], words: usize) -> String {
+    let mut widths = Vec::new();
+    for row in rows {
+        let row = row.as_ref();
+        widths.resize(row.len().max(widths.len()), 0);
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    }
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(widths).enumerate();
+        let cells = row.as_ref().iter().zip(widths.iter().copied()).enumerate();
         let line: Vec<String> = cells
             .map(|(column, (cell, width))| match column < words {
                 true => format!("{cell:width$}"),

@@ -3,6 +3,7 @@
 use crate::mark::{Anchor, Ink, Mark, Shape};
 use crate::svg::{element, escaped};
 use crate::{Axis, Scale, short};
+use std::path::Path;
 
 /// With more points than this, a curve has no marks.
 const MARKED: usize = 60;
@@ -33,6 +34,36 @@ pub struct Chart {
     pub subtitle: String,
     /// The panels, row by row from left to right.
     pub panels: Vec<Panel>,
+}
+
+/// A format of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// SVG.
+    Svg,
+    /// PNG.
+    #[cfg(feature = "png")]
+    Png,
+}
+
+impl Format {
+    /// The format that a file's extension names; `None` for another extension.
+    ///
+    /// ```
+    /// use towers_plot::Format;
+    ///
+    /// assert_eq!(Format::of("runs/a/loss.SVG".as_ref()), Some(Format::Svg));
+    /// assert_eq!(Format::of("loss.pdf".as_ref()), None);
+    /// ```
+    pub fn of(file: &Path) -> Option<Format> {
+        match file.extension()?.to_string_lossy().to_ascii_lowercase().as_str() {
+            "svg" => Some(Format::Svg),
+            #[cfg(feature = "png")]
+            "png" => Some(Format::Png),
+            _ => None,
+        }
+    }
 }
 
 /// Curves with one axis of values, usually over the epochs.
@@ -107,6 +138,18 @@ impl Chart {
     pub fn png(&self) -> std::io::Result<Vec<u8>> {
         let (size, marks) = self.layout();
         crate::raster::png(size, &marks)
+    }
+
+    /// The picture as a file of this format.
+    ///
+    /// # Errors
+    /// An error of the PNG encoder, which is not expected.
+    pub fn picture(&self, format: Format) -> std::io::Result<Vec<u8>> {
+        match format {
+            Format::Svg => Ok(self.svg().into_bytes()),
+            #[cfg(feature = "png")]
+            Format::Png => self.png(),
+        }
     }
 
     /// The size of the picture, and its marks.

@@ -21,7 +21,7 @@ mod raster;
 mod svg;
 
 pub use axis::{Axis, Scale, short};
-pub use chart::{Chart, Curve, Highlight, Panel};
+pub use chart::{Chart, Curve, Format, Highlight, Panel};
 pub use svg::escaped;
 
 /// Compiles the example of the README.

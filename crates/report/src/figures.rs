@@ -1,12 +1,12 @@
 //! The figures of the epochs: a table of the runs, and the curves.
 
 use crate::RunReport;
-use crate::html::{self, Escaped, accuracy, time};
+use crate::html::{Escaped, accuracy, time};
 use std::fmt::Write;
 use towers_callbacks::{
     EpochRecord, Monitor, Points, metric_names, metric_panels, points_by_epoch, speed_panels,
 };
-use towers_plot::short;
+use towers_plot::{Panel, short};
 
 /// A row a run: its recipe, its epochs, its figures, its speed.
 pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
@@ -50,14 +50,14 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// A chart for each metric, one for the learning rate and one for the throughput.
-pub(crate) fn charts(runs: &[RunReport], out: &mut String) {
+/// A panel for each metric, one for the learning rate and one for the throughput.
+pub(crate) fn panels(runs: &[RunReport]) -> Vec<Panel> {
     let names = metric_names(runs.iter().flat_map(|run| &run.history));
     let points = runs.iter().map(|run| |figure: &str| points_by_epoch(&run.history, figure));
     let points: Vec<_> = points.collect();
     let runs: Vec<(&str, &Points<'_>)> =
         runs.iter().zip(&points).map(|(run, points)| (run.name.as_str(), points as &Points<'_>)).collect();
-    html::charts(metric_panels(&names, &runs).into_iter().chain(speed_panels(&runs)), out);
+    metric_panels(&names, &runs).into_iter().chain(speed_panels(&runs)).collect()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod comparison;
 mod figures;
 pub mod html;
 mod page;
@@ -27,6 +28,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use comparison::{chart, comparison};
 pub use page::run_settings;
 pub use report::{page_file, report, save_report};
 pub use run_report::RunReport;

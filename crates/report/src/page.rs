@@ -1,3 +1,4 @@
+use crate::comparison::{Settings, values};
 use crate::html::{self, Escaped};
 use crate::{RunReport, figures, results, settings};
 use std::fmt::Write;
@@ -12,7 +13,7 @@ pub(crate) fn page(runs: &[RunReport]) -> String {
     let policy = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n");
     let mut out = String::new();
     figures::summary(runs, &mut out);
-    figures::charts(runs, &mut out);
+    html::charts(figures::panels(runs), &mut out);
     for run in runs {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(
@@ -44,8 +45,6 @@ pub fn run_settings(runs: &[RunReport]) -> String {
     out
 }
 
-type Settings = fn(&RunReport) -> &Vec<(String, String)>;
-
 fn keys(runs: &[RunReport], of: Settings) -> Vec<&str> {
     settings::keys(runs.iter().map(|run| of(run).as_slice()))
 }
@@ -67,7 +66,10 @@ fn configuration(runs: &[RunReport], out: &mut String) {
     let differ: Vec<&str> = all
         .iter()
         .copied()
-        .filter(|key| runs.iter().any(|run| run.is_changed(key) || run.setting(key) != runs[0].setting(key)))
+        .filter(|key| {
+            let values = values(key, runs, of);
+            runs.iter().zip(&values).any(|(run, value)| run.is_changed(key) || *value != values[0])
+        })
         .collect();
     out.push_str("<h2>Configuration</h2>\n");
     match (&differ[..], runs) {
@@ -103,13 +105,12 @@ fn table(keys: &[&str], runs: &[RunReport], of: Settings, out: &mut String) {
         out.push_str("</tr>\n");
     }
     for key in keys {
-        let value = |run| of(run).iter().find(|(name, _)| name == key).map_or("–", |(_, value)| value);
-        let values: Vec<&str> = runs.iter().map(value).collect();
+        let values = values(key, runs, of);
         let differ = values.iter().any(|value| *value != values[0]);
         let _ = write!(out, "<tr{}><th>{}", if differ { " class=\"differ\"" } else { "" }, Escaped(key));
         for (run, value) in runs.iter().zip(values) {
             let class = if run.is_changed(key) { " class=\"changed\"" } else { "" };
-            let _ = write!(out, "<td{class}>{}", Escaped(value));
+            let _ = write!(out, "<td{class}>{}", Escaped(value.unwrap_or("–")));
         }
         out.push_str("</tr>\n");
     }

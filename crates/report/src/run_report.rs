@@ -82,10 +82,19 @@ impl RunReport {
         self.test = Err(why.into());
     }
 
+    /// Whether a key of what a run is about is that of a start.
+    pub(crate) fn is_start(key: &str) -> bool {
+        key == STARTED || key.starts_with(RESUMED)
+    }
+
     pub(crate) fn setting(&self, key: &str) -> &str {
         self.config.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
 }
+
+/// The key of a run's first start among what it is [about](RunReport::about), and how those of later ones begin.
+const STARTED: &str = "started";
+const RESUMED: &str = "resumed (";
 
 /// The name of a picture with its class folder, as in `cat/001.png`: the folders above are the same for all.
 fn short_path(path: &Path) -> String {
@@ -105,7 +114,7 @@ fn about(environment: &mut Vec<(String, String)>) -> Vec<(String, String)> {
         take("starts").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     for (k, Start { date, command }) in starts.into_iter().enumerate() {
         about.push((
-            if k == 0 { "started".to_owned() } else { format!("resumed ({k})") },
+            if k == 0 { STARTED.to_owned() } else { format!("{RESUMED}{k})") },
             format!("{date}: {command}"),
         ));
     }

@@ -1,5 +1,5 @@
 use crate::run_report::Tested;
-use crate::{Error, RunReport, page, report, save_report};
+use crate::{Error, RunReport, chart, comparison, page, report, save_report};
 use image::RgbImage;
 use towers_callbacks::testing::{record, run, state};
 use towers_callbacks::{Environment, History, Observer};
@@ -190,6 +190,21 @@ fn runs_stand_side_by_side() {
         page.contains("<p>The recipe quick, except for:</p>\n<div class=\"scroll\"><table class=\"settings\">\n<tr><th>seed<td class=\"changed\">1</tr>\n</table>"),
         "{page}"
     );
+}
+
+#[test]
+fn what_differs_between_runs_is_a_table() {
+    let runs = [about("a", 1), about("b\u{202e}", 2)];
+    let rows = comparison(&runs);
+    let row = |key: &str| rows.iter().find(|(name, _)| name == key).map(|(_, values)| values.as_slice());
+    let both = |values: [&str; 2]| values.map(|value| Some(value.to_owned()));
+    assert_eq!(row("seed"), Some(&both(["1", "2"])[..]));
+    assert_eq!(row("val_acc"), Some(&both(["0.4000 (best 0.5000 in epoch 2)"; 2])[..]));
+    for same in ["started", "recipe", "devices", "parameters", "changed"] {
+        assert_eq!(row(same), None);
+    }
+    let svg = chart(&runs).svg();
+    assert!(svg.contains(">a validation</text>") && svg.contains("b\\u202e") && !svg.contains('\u{202e}'));
 }
 
 #[test]

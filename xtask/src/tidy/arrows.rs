@@ -180,6 +180,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-files",
             "towers-options",
             "towers-pictures",
+            "towers-plot",
             "towers-launch",
             "towers-live",
             "towers-report",

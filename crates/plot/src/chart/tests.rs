@@ -70,8 +70,7 @@ fn every_history_can_be_drawn() {
         let folder = std::env::var_os("CURVES");
         let keep = |ending: &str, content: &[u8]| {
             folder.iter().for_each(|folder| {
-                std::fs::write(std::path::Path::new(folder).join(format!("{name}.{ending}")), content)
-                    .unwrap();
+                std::fs::write(Path::new(folder).join(format!("{name}.{ending}")), content).unwrap();
             });
         };
         keep("svg", svg.as_bytes());
