@@ -130,7 +130,8 @@ impl Axis {
 
     /// A value for a tooltip.
     pub(crate) fn place(&self, value: f64) -> String {
-        if self.is_logarithmic { short(value) } else { value.to_string() }
+        // Epochs are whole numbers, or a few decimals.
+        if self.is_logarithmic || self.decimals > 0 { short(value) } else { value.to_string() }
     }
 
     /// The label of a tick.

@@ -16,11 +16,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod comparison;
 mod figures;
 pub mod html;
 mod page;
 mod pictures;
+mod ranking;
 mod report;
 mod results;
 mod run_report;

@@ -14,7 +14,7 @@ pub(crate) fn page(runs: &[RunReport]) -> String {
     let mut out = String::new();
     figures::summary(runs, &mut out);
     html::charts(figures::panels(runs), &mut out);
-    for run in runs {
+    for (k, run) in runs.iter().enumerate() {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(
             out,
@@ -26,7 +26,7 @@ pub(crate) fn page(runs: &[RunReport]) -> String {
             }
         );
         match &run.test {
-            Ok(tested) => results::write(tested, &mut out),
+            Ok(tested) => results::write(k, tested, &mut out),
             Err(why) => {
                 let _ = writeln!(out, "<p class=\"note\">{}</p>", Escaped(why));
             }

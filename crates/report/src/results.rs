@@ -1,19 +1,23 @@
-//! A network on test images: accuracy by class, confusions, the surest mistakes, the first layer's filters.
+//! A network on test images: accuracy by class, confusions, calibration, the surest mistakes, the first layer's filters.
 
-use crate::html::Escaped;
+use crate::html::{self, Escaped};
 use crate::pictures;
 use crate::run_report::Tested;
 use std::fmt::Write;
 use towers_plot::short;
 use towers_trained::{ClassScores, thousands};
 
-/// With more classes than this a matrix can't be read; the most frequent confusions are listed instead.
+/// With more classes than this a matrix can't be read.
 const MATRIX: usize = 20;
 
-/// So many of those.
+/// The most pairs of classes in the list of confusions, half of them beside a matrix.
 const LISTED: usize = 20;
 
-pub(crate) fn write(tested: &Tested, out: &mut String) {
+/// The most pictures of a pair that the list leads to.
+const EXAMPLES: usize = 3;
+
+/// Writes the results of run number `run` of the page.
+pub(crate) fn write(run: usize, tested: &Tested, out: &mut String) {
     let Tested { images, classes, evaluation, .. } = tested;
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
@@ -30,13 +34,18 @@ pub(crate) fn write(tested: &Tested, out: &mut String) {
     let _ = writeln!(out, "<p class=\"note\">{}</p>", Escaped(&more.collect::<Vec<_>>().join(", ")));
     out.push_str("<div class=\"pair\">\n");
     by_class(tested, out);
-    if classes.len() <= MATRIX {
-        matrix(tested, out)
-    } else {
-        confusions(tested, out)
+    let has_matrix = classes.len() <= MATRIX;
+    if has_matrix {
+        matrix(tested, out);
+        out.push_str("</div>\n<div class=\"pair\">\n");
     }
+    // The matrix of two classes is this list.
+    if classes.len() > 2 {
+        confusions(run, tested, if has_matrix { LISTED / 2 } else { LISTED }, out);
+    }
+    certainty(tested, out);
     out.push_str("</div>\n");
-    mistakes(tested, out);
+    mistakes(run, tested, out);
     filters(tested, out);
 }
 
@@ -87,41 +96,74 @@ fn matrix(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
     out.push_str("</table></div><p class=\"note\">Rows: what the images show. Columns: what they were taken for.</p></section>\n");
 }
 
-fn confusions(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
+/// The pairs of classes that are confused most often, with links to the pictures among the surest mistakes.
+fn confusions(run: usize, tested: &Tested, most: usize, out: &mut String) {
+    let Tested { classes, evaluation, .. } = tested;
     let rows = evaluation.confusion.iter().enumerate();
     let cells =
         rows.flat_map(|(k, row)| row.iter().enumerate().map(move |(other, &count)| (count, k, other)));
     let mut wrong: Vec<(u64, usize, usize)> =
         cells.filter(|(count, k, other)| *count > 0 && k != other).collect();
     wrong.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-    out.push_str(
-        "<section><h3>Most frequent confusions</h3><div class=\"scroll\"><table><tr><th>images<th>show<th>taken for</tr>\n",
-    );
-    for (count, k, other) in wrong.into_iter().take(LISTED) {
+    if wrong.is_empty() {
+        return;
+    }
+    out.push_str("<section><h3>Most confused pairs</h3><div class=\"scroll\"><table class=\"pairs\">");
+    out.push_str("<tr><th>images<th>share<th>show<th>taken for<th>below</tr>\n");
+    for (count, k, other) in wrong.into_iter().take(most) {
+        let share = 100.0 * count as f64 / evaluation.confusion[k].iter().sum::<u64>() as f64;
+        let shown = evaluation.mistakes.iter().take(tested.mistakes.len()).enumerate();
+        let examples = shown.filter(|(_, mistake)| (mistake.label, mistake.taken_for) == (k, other));
+        let links = examples
+            .take(EXAMPLES)
+            .map(|(place, _)| format!("<a href=\"#{}\">{}</a>", mistake_id(run, place), place + 1));
         let _ = writeln!(
             out,
-            "<tr><td class=\"n\">{count}<td>{}<td>{}</tr>",
+            "<tr><td class=\"n\">{count}<td class=\"n\">{share:.1}%<td>{}<td>{}<td>{}</tr>",
             Escaped(&classes[k]),
-            Escaped(&classes[other])
+            Escaped(&classes[other]),
+            links.collect::<Vec<_>>().join(" ")
         );
     }
-    out.push_str("</table></div></section>\n");
+    out.push_str("</table></div><p class=\"note\">Share: of the images of the class.</p></section>\n");
 }
 
-fn mistakes(tested: &Tested, out: &mut String) {
+/// Charts of the probabilities: calibration and, for two classes, the ranking.
+fn certainty(Tested { classes, calibration, ranking, .. }: &Tested, out: &mut String) {
+    let class = if ranking.is_some() { " class=\"wide\"" } else { "" };
+    let _ = writeln!(out, "<section{class}>");
+    let ranking = ranking.iter().flat_map(|ranking| ranking.panels(&classes[1]));
+    html::charts([calibration.panel()].into_iter().chain(ranking), out);
+    let _ = writeln!(
+        out,
+        "<p class=\"note\">Calibration: of the images with a probability of 0.8 for the predicted class, 80% should be right. The \
+         expected calibration error is <b>{:.4}</b>, the mean distance of both over 15 bins of equal width.</p></section>",
+        calibration.error()
+    );
+}
+
+/// The address of a mistake's picture within the page.
+fn mistake_id(run: usize, place: usize) -> String {
+    format!("mistake-{run}-{place}")
+}
+
+fn mistakes(run: usize, tested: &Tested, out: &mut String) {
     if tested.mistakes.is_empty() {
         return;
     }
     out.push_str("<h3>The surest mistakes</h3>\n<div class=\"gallery\">\n");
-    for (mistake, (picture, file)) in tested.evaluation.mistakes.iter().zip(&tested.mistakes) {
+    for (place, (mistake, (picture, file))) in
+        tested.evaluation.mistakes.iter().zip(&tested.mistakes).enumerate()
+    {
         let class = |k: usize| Escaped(&tested.classes[k]);
         let (label, taken_for) = (class(mistake.label), class(mistake.taken_for));
         let file =
             file.as_ref().map_or_else(String::new, |file| format!("<br><code>{}</code>", Escaped(file)));
         let _ = writeln!(
             out,
-            "<figure title=\"{} image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for <b>{taken_for}</b> \
-             ({:.1}%){file}</figcaption></figure>",
+            "<figure id=\"{}\" title=\"{} image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for \
+             <b>{taken_for}</b> ({:.1}%){file}</figcaption></figure>",
+            mistake_id(run, place),
             tested.split,
             mistake.sample,
             pictures::address(picture),

@@ -1,3 +1,5 @@
+use crate::calibration::Calibration;
+use crate::ranking::Ranking;
 use crate::{Error, Result, pictures, settings};
 use image::RgbImage;
 use std::path::Path;
@@ -35,6 +37,9 @@ pub(crate) struct Tested {
     pub(crate) mistakes: Vec<(RgbImage, Option<String>)>,
     /// The filters of its first layer.
     pub(crate) filters: Vec<RgbImage>,
+    pub(crate) calibration: Calibration,
+    /// For two classes: the images by their score of the second one.
+    pub(crate) ranking: Option<Ranking>,
 }
 
 impl RunReport {
@@ -59,14 +64,24 @@ impl RunReport {
     /// # Errors
     /// As [`evaluate`].
     pub fn test(&mut self, classifier: &mut Classifier, data: &Dataset, all: Option<usize>) -> Result<()> {
-        let evaluation = evaluate(classifier, data, |_, _| {})?;
+        let mut predictions = Vec::new();
+        let evaluation = evaluate(classifier, data, |_, prediction| {
+            let score = match prediction.log_probabilities[..] {
+                [first, second] => second - first,
+                _ => f64::NAN,
+            };
+            let (taken_for, confidence) = prediction.ranked()[0];
+            predictions.push(Ranked { taken_for, confidence, score });
+        })?;
+        let (calibration, ranking) = ranked(&predictions, &evaluation);
         let shown = &evaluation.mistakes[..evaluation.mistakes.len().min(MISTAKES)];
         let file = |sample| data.test.path(sample).map(short_path);
         let picture = |sample| Some((pictures::sample(&data.test, sample)?, file(sample)));
         let mistakes = shown.iter().filter_map(|mistake| picture(mistake.sample)).collect();
         let filters = pictures::filters(classifier)?;
         let (images, split, classes) = (measured_on(data, all), split_name(data), classifier.classes.clone());
-        self.test = Ok(Tested { images, split, classes, evaluation, mistakes, filters });
+        self.test =
+            Ok(Tested { images, split, classes, evaluation, mistakes, filters, calibration, ranking });
         Ok(())
     }
 
@@ -90,6 +105,29 @@ impl RunReport {
     pub(crate) fn setting(&self, key: &str) -> &str {
         self.config.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
+}
+
+/// What a network says of an image.
+struct Ranked {
+    taken_for: usize,
+    /// The probability of that.
+    confidence: f32,
+    /// Of two classes, by how much the score of the second one is higher.
+    score: f64,
+}
+
+/// The predictions of all images by their probability and, of two classes, by their score.
+fn ranked(predictions: &[Ranked], evaluation: &Evaluation) -> (Calibration, Option<Ranking>) {
+    let mut labels = Vec::from_iter(predictions.iter().map(|prediction| prediction.taken_for));
+    evaluation.mistakes.iter().for_each(|mistake| labels[mistake.sample] = mistake.label);
+    let mut calibration = Calibration::default();
+    for (prediction, label) in predictions.iter().zip(&labels) {
+        calibration.add(prediction.confidence.into(), prediction.taken_for == *label);
+    }
+    let scores =
+        || predictions.iter().zip(&labels).map(|(prediction, label)| (prediction.score, *label == 1));
+    let ranking = (evaluation.confusion.len() == 2).then(|| Ranking::new(scores().collect()));
+    (calibration, ranking.filter(Ranking::is_defined))
 }
 
 /// The key of a run's first start among what it is [about](RunReport::about), and how those of later ones begin.

@@ -1,3 +1,5 @@
+use crate::calibration::Calibration;
+use crate::ranking::Ranking;
 use crate::run_report::Tested;
 use crate::{Error, RunReport, chart, comparison, page, report, save_report};
 use image::RgbImage;
@@ -34,12 +36,17 @@ fn tested(classes: usize) -> Tested {
     let picture = || RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]));
     let images = "the first 15 of the 90 test images of <set>".into();
     let mistakes = vec![(picture(), Some("<cat>/001.png".into()))];
-    Tested { images, split: "test", classes, evaluation, mistakes, filters: vec![picture()] }
+    let mut calibration = Calibration::default();
+    [(0.75, false), (0.5, true)]
+        .into_iter()
+        .for_each(|(confidence, right)| calibration.add(confidence, right));
+    let filters = vec![picture()];
+    Tested { images, split: "test", classes, evaluation, mistakes, filters, calibration, ranking: None }
 }
 
 /// The elements of a page, none of which loads or runs anything but `img`.
 const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i br code div section figure figcaption details summary table thead tbody \
-                        tr th td span img svg path text circle";
+                        tr th td span img svg path text circle a";
 
 /// Text of others stays text, and the page needs no more than its policy allows: its own styles, and pictures within.
 #[track_caller]
@@ -52,9 +59,16 @@ fn assert_self_contained(page: &str) {
         let name = tag.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
         assert!(ELEMENTS.split(' ').any(|known| known == name), "<{tag}");
         let attributes: String = tag.split('>').next().unwrap_or_default().split('"').step_by(2).collect();
-        for attribute in [" on", " href", " action", " srcset", " formaction"] {
+        for attribute in [" on", " action", " srcset", " formaction"] {
             assert!(!attributes.contains(attribute), "<{tag}");
         }
+        // Links stay within the page.
+        let link = tag.strip_prefix("a href=\"#").and_then(|link| link.split_once("\">"));
+        assert!(
+            !attributes.contains("href")
+                || link.is_some_and(|(id, _)| page.contains(&format!("id=\"{id}\""))),
+            "<{tag}"
+        );
     }
     // On a phone most tables are wider than the screen: a shadow at the edge says so.
     let scrolls = page.matches("<div class=\"scroll\"><table").count();
@@ -91,6 +105,11 @@ fn a_page_about_one_run() {
         "</p>\n<details><summary>All ",
         "taken for <b>&lt;class 1&gt;</b> (75.0%)<br><code>&lt;cat&gt;/001.png</code>",
         "&lt;class 0&gt; taken for &lt;class 1&gt;: 3",
+        "<td class=\"n\">3<td class=\"n\">30.0%<td>&lt;class 0&gt;<td>&lt;class 1&gt;<td><a href=\"#mistake-0-0\">1</a></tr>",
+        "<figure id=\"mistake-0-0\" title=\"test image 4\">",
+        "aria-label=\"Calibration\"",
+        "calibration error is <b>0.6250</b>",
+        "<title>probability of the predicted class 0.750, accuracy: 0</title>",
         "first layer",
         "Environment",
         "<th>seed<td>1",
@@ -167,9 +186,26 @@ fn many_classes_are_listed() {
     let page = report(&[run]);
     assert!(!page.contains("Confusion matrix"));
     assert!(
-        page.contains("<td class=\"n\">3<td>&lt;class 0&gt;<td>&lt;class 1&gt;"),
+        page.contains("<td class=\"n\">3<td class=\"n\">30.0%<td>&lt;class 0&gt;"),
         "the confusions, by their number"
     );
+}
+
+#[test]
+fn two_classes_have_curves_of_their_ranking() {
+    let mut run = about("a", 1);
+    let scores = vec![(0.9, true), (0.4, false), (0.3, true), (-1.0, false)];
+    run.test = Ok(Tested { ranking: Some(Ranking::new(scores)), ..tested(2) });
+    let page = report(&[run]);
+    assert_self_contained(&page);
+    for expected in [
+        "ROC curve of &lt;class 1&gt;, area 0.7500",
+        "Precision over recall of &lt;class 1&gt;, average 0.8333",
+        "<title>false positive rate 0.500, network: 1.00</title>",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+    assert!(!page.contains("Most confused pairs"), "the matrix has them");
 }
 
 #[test]
