@@ -69,8 +69,8 @@ pub use layer::{Draws, Layer, Lower};
 pub use layer_scale::LayerScale;
 pub use multiply::Multiply;
 pub use network::{
-    Arena, Comparison, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow,
-    Tolerance, Traced, Value, Work, keras_name,
+    Arena, Comparison, Cut, Exchange, GradCam, Graph, Metrics, Mode, Network, Slot, Step, Summary,
+    SummaryRow, Tolerance, Traced, Value, Work, keras_name,
 };
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};

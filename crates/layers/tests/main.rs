@@ -3,6 +3,7 @@
 mod across;
 mod branches;
 mod folding;
+mod grad_cam;
 mod gradients;
 mod keras;
 mod network;

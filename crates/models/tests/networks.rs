@@ -1,6 +1,7 @@
 //! The networks have exactly the published sizes, and their summaries read as Keras'.
 #![allow(clippy::unwrap_used)]
 
+use towers_layers::Mode;
 use towers_models::{Model, airbench94, by_name, by_name_for, keras_cnn, minigooglenet, resnet18};
 
 #[test]
@@ -137,4 +138,16 @@ fn minigooglenet_averages_over_all_of_an_image() {
     };
     assert_eq!(pooling(&small), ("AveragePooling2D".into(), "(None, 1, 1, 336)".into()));
     assert_eq!(pooling(&large).0, "GlobalAveragePooling2D");
+}
+
+/// The height and width of the last convolutional activation, before any pooling behind it.
+#[test]
+fn every_network_has_class_activation_maps() {
+    let device = towers_tensor_cpu::device(1);
+    for (name, size) in
+        towers_models::NAMES.into_iter().zip([[3, 3], [13, 13], [7, 7], [4, 4], [4, 4], [8, 8]])
+    {
+        let network = by_name(name, 10).unwrap().unwrap().build(&device, 1, Mode::Inference).unwrap();
+        assert_eq!(network.grad_cam(1).unwrap().unwrap().map_size(), size, "{name}");
+    }
 }

@@ -37,7 +37,7 @@ fn a_page_compares_both_runs() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path()).unwrap();
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-    for text in ["learning rate 0.01", "learning rate 0.001", "Confusion matrix", "<svg"] {
+    for text in ["learning rate 0.01", "learning rate 0.001", "Confusion matrix", "<svg", "Grad-CAM"] {
         assert!(page.contains(text), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 use crate::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use image::{ImageFormat, Rgb, RgbImage};
+use image::{ImageBuffer, ImageFormat, PixelWithColorType, Rgb, RgbImage, RgbaImage};
 use std::io::Cursor;
 use towers_dataset::Split;
 use towers_trained::Classifier;
@@ -10,22 +10,38 @@ use towers_trained::Classifier;
 const FILTERS: usize = 256;
 
 /// A picture as the address of an `img`.
-pub(crate) fn address(picture: &RgbImage) -> String {
+pub(crate) fn address(picture: &ImageBuffer<impl PixelWithColorType<Subpixel = u8>, Vec<u8>>) -> String {
     let mut png = Cursor::new(Vec::new());
     // Encoding into memory has no reason to fail; a page with a gap would still be a page.
     let _ = picture.write_to(&mut png, ImageFormat::Png);
     format!("data:image/png;base64,{}", STANDARD.encode(png.into_inner()))
 }
 
-/// The picture of a sample.
-pub(crate) fn sample(split: &Split, sample: usize) -> Option<RgbImage> {
-    let pixels = split.pixels(sample..sample + 1, &mut Vec::new()).ok()?.to_vec();
-    let [height, width, channels] = split.shape();
+/// The pixels of a sample.
+pub(crate) fn pixels(split: &Split, sample: usize) -> Option<Vec<u8>> {
+    Some(split.pixels(sample..sample + 1, &mut Vec::new()).ok()?.to_vec())
+}
+
+/// The picture of a sample with these pixels, of height, width and channels.
+pub(crate) fn of_pixels(pixels: Vec<u8>, [height, width, channels]: [usize; 3]) -> Option<RgbImage> {
     let colours = match channels {
         1 => pixels.into_iter().flat_map(|grey| [grey; 3]).collect(),
         _ => pixels,
     };
     RgbImage::from_raw(width as u32, height as u32, colours)
+}
+
+/// A class activation map to be laid over its picture: a pixel for each number, the more visible the higher that is. A map of zeros has
+/// none.
+pub(crate) fn heat(map: &[f32], [height, width]: [usize; 2]) -> Option<RgbaImage> {
+    let highest = map.iter().copied().fold(0.0, f32::max);
+    let pixel = |value: &f32| {
+        let share = value / highest;
+        // From yellow to red.
+        [255, (220.0 * (1.0 - share)) as u8, 0, (160.0 * share) as u8]
+    };
+    let pixels = (highest > 0.0 && highest.is_finite()).then(|| map.iter().flat_map(pixel).collect());
+    RgbaImage::from_raw(width as u32, height as u32, pixels?)
 }
 
 /// The filters of the first layer that looks at the images' channels, as pictures of a pixel for each weight.
@@ -71,6 +87,15 @@ mod tests {
         let address = address(&picture);
         let png = STANDARD.decode(address.strip_prefix("data:image/png;base64,").unwrap()).unwrap();
         assert_eq!(image::load_from_memory(&png).unwrap().to_rgb8(), picture);
+    }
+
+    #[test]
+    fn maps_show_their_highest_numbers() {
+        let picture = heat(&[0.0, 0.5, 1.0], [1, 3]).unwrap();
+        assert_eq!(picture.as_raw(), &[255, 220, 0, 0, 255, 110, 0, 80, 255, 0, 0, 160]);
+        assert!(address(&picture).starts_with("data:image/png;base64,"));
+        assert!(heat(&[0.0; 3], [1, 3]).is_none() && heat(&[f32::INFINITY; 3], [1, 3]).is_none());
+        assert!(heat(&[f32::NAN; 3], [1, 3]).is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::html::{self, Escaped};
 use crate::pictures;
-use crate::run_report::Tested;
+use crate::run_report::{Shown, Tested};
 use std::fmt::Write;
 use towers_plot::short;
 use towers_trained::{ClassScores, thousands};
@@ -152,16 +152,18 @@ fn mistakes(run: usize, tested: &Tested, out: &mut String) {
         return;
     }
     out.push_str("<h3>The surest mistakes</h3>\n<div class=\"gallery\">\n");
-    for (place, (mistake, (picture, file))) in
-        tested.evaluation.mistakes.iter().zip(&tested.mistakes).enumerate()
-    {
+    let mistakes = tested.evaluation.mistakes.iter().zip(&tested.mistakes);
+    for (place, (mistake, Shown { picture, file, heat })) in mistakes.enumerate() {
         let class = |k: usize| Escaped(&tested.classes[k]);
         let (label, taken_for) = (class(mistake.label), class(mistake.taken_for));
         let file =
             file.as_ref().map_or_else(String::new, |file| format!("<br><code>{}</code>", Escaped(file)));
+        let heat = heat.as_ref().map_or_else(String::new, |heat| {
+            format!("<img class=\"heat\" src=\"{}\" alt=\"\">", pictures::address(heat))
+        });
         let _ = writeln!(
             out,
-            "<figure id=\"{}\" title=\"{} image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for \
+            "<figure id=\"{}\" title=\"{} image {}\"><div><img src=\"{}\" alt=\"{label}\">{heat}</div><figcaption>{label}, taken for \
              <b>{taken_for}</b> ({:.1}%){file}</figcaption></figure>",
             mistake_id(run, place),
             tested.split,
@@ -171,6 +173,12 @@ fn mistakes(run: usize, tested: &Tested, out: &mut String) {
         );
     }
     out.push_str("</div>\n");
+    if tested.mistakes.iter().any(|shown| shown.heat.is_some()) {
+        out.push_str(
+            "<p class=\"note\">Colours from yellow to red: where the picture looks like the class that it was taken for (Grad-CAM). \
+             Point at a picture to see it without.</p>\n",
+        );
+    }
 }
 
 fn filters(tested: &Tested, out: &mut String) {

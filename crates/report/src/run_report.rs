@@ -1,13 +1,13 @@
 use crate::calibration::Calibration;
 use crate::ranking::Ranking;
 use crate::{Error, Result, pictures, settings};
-use image::RgbImage;
+use image::{RgbImage, RgbaImage};
 use std::path::Path;
 use towers_callbacks::EpochRecord;
 use towers_callbacks::read_history;
-use towers_dataset::Dataset;
+use towers_dataset::{Dataset, Split};
 use towers_plot::short;
-use towers_trained::{Classifier, Evaluation, evaluate, measured_on, split_name, thousands};
+use towers_trained::{Classifier, Evaluation, Mistake, evaluate, measured_on, split_name, thousands};
 
 /// More mistakes than these tell little more.
 const MISTAKES: usize = 24;
@@ -33,13 +33,22 @@ pub(crate) struct Tested {
     pub(crate) split: &'static str,
     pub(crate) classes: Vec<String>,
     pub(crate) evaluation: Evaluation,
-    /// The pictures of the mistakes with the highest probability, and the names of their files.
-    pub(crate) mistakes: Vec<(RgbImage, Option<String>)>,
+    /// The mistakes with the highest probability.
+    pub(crate) mistakes: Vec<Shown>,
     /// The filters of its first layer.
     pub(crate) filters: Vec<RgbImage>,
     pub(crate) calibration: Calibration,
     /// For two classes: the images by their score of the second one.
     pub(crate) ranking: Option<Ranking>,
+}
+
+/// The picture of a mistake.
+pub(crate) struct Shown {
+    pub(crate) picture: RgbImage,
+    /// The name of its file.
+    pub(crate) file: Option<String>,
+    /// Where it looks like the class that it was taken for.
+    pub(crate) heat: Option<RgbaImage>,
 }
 
 impl RunReport {
@@ -74,10 +83,7 @@ impl RunReport {
             predictions.push(Ranked { taken_for, confidence, score });
         })?;
         let (calibration, ranking) = ranked(&predictions, &evaluation);
-        let shown = &evaluation.mistakes[..evaluation.mistakes.len().min(MISTAKES)];
-        let file = |sample| data.test.path(sample).map(short_path);
-        let picture = |sample| Some((pictures::sample(&data.test, sample)?, file(sample)));
-        let mistakes = shown.iter().filter_map(|mistake| picture(mistake.sample)).collect();
+        let mistakes = shown(classifier, &data.test, &evaluation.mistakes);
         let filters = pictures::filters(classifier)?;
         let (images, split, classes) = (measured_on(data, all), split_name(data), classifier.classes.clone());
         self.test =
@@ -105,6 +111,24 @@ impl RunReport {
     pub(crate) fn setting(&self, key: &str) -> &str {
         self.config.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
+}
+
+/// The pictures of the first of these mistakes.
+fn shown(classifier: &mut Classifier, split: &Split, mistakes: &[Mistake]) -> Vec<Shown> {
+    let mistakes = &mistakes[..mistakes.len().min(MISTAKES)];
+    let read = |mistake: &Mistake| pictures::pixels(split, mistake.sample);
+    // A page without some of its pictures is still a page.
+    let pixels: Vec<Vec<u8>> = mistakes.iter().map_while(read).collect();
+    let taken_for: Vec<usize> = mistakes.iter().map(|mistake| mistake.taken_for).take(pixels.len()).collect();
+    let maps = classifier.class_maps(&pixels.concat(), &taken_for).ok().flatten();
+    let maps = maps.iter().flat_map(|maps| maps.iter().map(|map| pictures::heat(map, maps.size)));
+    let mut maps = maps.chain(std::iter::repeat(None));
+    let of_mistake = |(pixels, mistake): (Vec<u8>, &Mistake)| {
+        let picture = pictures::of_pixels(pixels, split.shape())?;
+        let file = split.path(mistake.sample).map(short_path);
+        Some(Shown { picture, file, heat: maps.next().flatten() })
+    };
+    pixels.into_iter().zip(mistakes).map_while(of_mistake).collect()
 }
 
 /// What a network says of an image.

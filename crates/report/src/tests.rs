@@ -1,7 +1,7 @@
 use crate::calibration::Calibration;
 use crate::ranking::Ranking;
-use crate::run_report::Tested;
-use crate::{Error, RunReport, chart, comparison, page, report, save_report};
+use crate::run_report::{Shown, Tested};
+use crate::{Error, RunReport, chart, comparison, page, pictures, report, save_report};
 use image::RgbImage;
 use towers_callbacks::testing::{record, run, state};
 use towers_callbacks::{Environment, History, Observer};
@@ -35,7 +35,8 @@ fn tested(classes: usize) -> Tested {
     let classes = (0..classes).map(|k| format!("<class {k}>")).collect();
     let picture = || RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]));
     let images = "the first 15 of the 90 test images of <set>".into();
-    let mistakes = vec![(picture(), Some("<cat>/001.png".into()))];
+    let heat = pictures::heat(&[0.0, 1.0], [1, 2]);
+    let mistakes = vec![Shown { picture: picture(), file: Some("<cat>/001.png".into()), heat }];
     let mut calibration = Calibration::default();
     [(0.75, false), (0.5, true)]
         .into_iter()
@@ -107,6 +108,8 @@ fn a_page_about_one_run() {
         "&lt;class 0&gt; taken for &lt;class 1&gt;: 3",
         "<td class=\"n\">3<td class=\"n\">30.0%<td>&lt;class 0&gt;<td>&lt;class 1&gt;<td><a href=\"#mistake-0-0\">1</a></tr>",
         "<figure id=\"mistake-0-0\" title=\"test image 4\">",
+        "<img class=\"heat\" src=\"data:image/png;base64,",
+        "(Grad-CAM)",
         "aria-label=\"Calibration\"",
         "calibration error is <b>0.6250</b>",
         "<title>probability of the predicted class 0.750, accuracy: 0</title>",

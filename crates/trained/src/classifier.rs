@@ -172,12 +172,18 @@ impl Classifier {
 
     /// Makes the network's input of a batch of pictures.
     fn see(&mut self, view: Draws, batch: &[u8]) -> Result<()> {
+        self.images(&view, batch)?;
+        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / self.picture()])?)
+    }
+
+    /// The network's input of some pictures.
+    pub(crate) fn images(&mut self, view: &Draws, pictures: &[u8]) -> Result<&[f32]> {
         let len = self.picture();
-        self.images.resize(batch.len(), 0.0);
-        for (picture, image) in batch.chunks(len).zip(self.images.chunks_mut(len)) {
-            self.pipeline.apply(&view, picture, image, &mut self.scratch)?;
+        self.images.resize(pictures.len(), 0.0);
+        for (picture, image) in pictures.chunks(len).zip(self.images.chunks_mut(len)) {
+            self.pipeline.apply(view, picture, image, &mut self.scratch)?;
         }
-        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / len])?)
+        Ok(&self.images)
     }
 }
 

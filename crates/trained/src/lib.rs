@@ -31,6 +31,7 @@ mod evaluate;
 mod export;
 mod family;
 mod foreign_weights;
+mod grad_cam;
 mod image_size;
 mod input;
 mod model_file;
@@ -53,6 +54,7 @@ pub use evaluate::{
 };
 pub use export::{Format, export};
 pub use foreign_weights::{Assumed, ForeignWeights};
+pub use grad_cam::ClassMaps;
 pub use image_size::ImageSize;
 pub use input::{Input, InputFit, Preprocessing};
 pub use model_file::{Description, MODEL_FILE, Trained, described_preprocessing};

@@ -27,6 +27,16 @@ pub enum Mode {
     Training,
     /// Training, and the gradient of the network's input too.
     TrainingWithInputGradient,
+    /// The same passes, but the layers compute as in inference: dropout does nothing, and normalizations use their running
+    /// averages. Parameters have no gradients.
+    InferenceWithInputGradient,
+}
+
+impl Mode {
+    /// Whether layers compute as in training.
+    pub(super) fn is_training(self) -> bool {
+        matches!(self, Mode::Training | Mode::TrainingWithInputGradient)
+    }
 }
 
 /// An architecture: named layers and their connections. Owns no memory on any device. Clones share their

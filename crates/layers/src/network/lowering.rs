@@ -4,7 +4,7 @@ use super::arena::Slots;
 use super::graph::{Graph, Mode, Node, Value};
 use crate::error::InLayer;
 use crate::parameter::ParamPlace;
-use crate::{Error, Lower, Result};
+use crate::{Error, Lower, Result, Role};
 use towers_program::ops::Neighbor;
 use towers_program::passes::{self, Training};
 use towers_program::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
@@ -71,17 +71,17 @@ impl Graph {
         recompute: bool,
         sync_batch_norm: Option<[usize; 2]>,
     ) -> Result<Program> {
-        let forward = self.forward(output, mode != Mode::Inference)?;
+        let forward = self.forward(output, mode)?;
         if mode == Mode::Inference {
             return Ok(passes::inference(forward));
         }
-        let input_gradient = mode == Mode::TrainingWithInputGradient;
+        let input_gradient = mode != Mode::Training;
         let bucket = Some(passes::BUCKET);
         Ok(passes::training(forward, Training { input_gradient, recompute, sync_batch_norm, bucket })?)
     }
 
     /// The ops from the input to the loss.
-    pub(super) fn forward(&self, output: Value, training: bool) -> Result<Program> {
+    pub(super) fn forward(&self, output: Value, mode: Mode) -> Result<Program> {
         self.check_used(output)?;
         let slots = &Slots::new(self);
         let mut builder = Builder::new(self.shapes[0]);
@@ -96,7 +96,7 @@ impl Graph {
         for node in &self.nodes {
             let inputs: Vec<TensorId> = node.inputs.iter().filter_map(|value| tensors[value.0]).collect();
             let places = if node.layer.only_joins() { Vec::new() } else { slots.of(number) };
-            let y = lower_node(self, node, &mut builder, &inputs, &places, training);
+            let y = lower_node(self, node, &mut builder, &inputs, &places, mode);
             tensors[node.output.0] = Some(y.in_layer(&node.name)?);
             number += usize::from(!node.layer.only_joins());
         }
@@ -108,7 +108,7 @@ impl Graph {
         if self.sends || builder.shape(y) != builder.shape(y).flatten() {
             return Ok(builder.finish(y));
         }
-        loss(builder, y, slots, training)
+        loss(builder, y, slots, mode != Mode::Inference)
     }
 
     /// Refuses layers whose output is unused.
@@ -130,22 +130,26 @@ fn lower_node(
     builder: &mut Builder,
     inputs: &[TensorId],
     places: &[ParamPlace],
-    training: bool,
+    mode: Mode,
 ) -> towers_program::Result<TensorId> {
     if !node.layer.only_joins() {
         builder.layer(&node.name);
     }
-    let specs = node.params(&graph.shapes);
-    node.layer.lower(&mut Lower::new(builder, &node.name, training, &specs, places), inputs)
+    let mut specs = node.params(&graph.shapes);
+    if mode == Mode::InferenceWithInputGradient {
+        let trainable = specs.iter_mut().filter(|spec| spec.role == Role::Trainable);
+        trainable.for_each(|spec| spec.role = Role::Frozen);
+    }
+    node.layer.lower(&mut Lower::new(builder, &node.name, mode.is_training(), &specs, places), inputs)
 }
 
-/// Ends a program with the loss of its class scores.
-fn loss(mut builder: Builder, y: TensorId, slots: &Slots, training: bool) -> Result<Program> {
+/// Ends a program with the loss of its class scores, and its gradient if there is a backward pass.
+fn loss(mut builder: Builder, y: TensorId, slots: &Slots, gradient: bool) -> Result<Program> {
     let labels = builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
     let metrics = builder.fixed("metrics", Arena::Gradients, slots.metrics);
-    let loss = ops::CrossEntropy { gradient: training };
+    let loss = ops::CrossEntropy { gradient };
     let results = builder.in_phase(Phase::Loss).push(loss, &[y, labels], &[metrics])?;
-    let output_gradient = results.first().copied().filter(|_| training);
+    let output_gradient = results.first().copied().filter(|_| gradient);
     Ok(Program { output_gradient, ..builder.finish(y) })
 }
 

@@ -3,6 +3,7 @@
 mod arena;
 mod comparison;
 mod exchange;
+mod grad_cam;
 mod graph;
 mod instance;
 mod lowering;
@@ -16,6 +17,7 @@ mod summary;
 pub use arena::{Arena, Slot};
 pub use comparison::{Comparison, Tolerance};
 pub use exchange::Exchange;
+pub use grad_cam::GradCam;
 pub use graph::{Graph, Mode, Value, keras_name};
 pub use instance::Network;
 pub use passes::Metrics;

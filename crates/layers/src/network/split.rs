@@ -1,6 +1,6 @@
 //! Cutting a graph into stages that run one after the other, on separate devices.
 
-use super::graph::{Graph, Value};
+use super::graph::{Graph, Mode, Value};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use strsim::levenshtein;
@@ -13,7 +13,7 @@ pub struct Cut {
     /// The layer's name.
     pub layer: String,
     /// Its number in the graph, including concatenations.
-    node: usize,
+    pub(super) node: usize,
 }
 
 impl Graph {
@@ -123,7 +123,10 @@ impl Graph {
     /// Layers whose ops a pass merges with those of another layer, with that layer: a convolution and the
     /// normalization that reads it.
     fn bound(&self, output: Value) -> Result<Vec<(String, String)>> {
-        let programs = [leave_out_biases(self.forward(output, true)?), fold(self.forward(output, false)?)];
+        let programs = [
+            leave_out_biases(self.forward(output, Mode::Training)?),
+            fold(self.forward(output, Mode::Inference)?),
+        ];
         let mut bound = Vec::new();
         for program in programs {
             let changed = program.steps.iter().filter(|step| step.pass != "lower");
