@@ -6,6 +6,7 @@ use crate::{data, evaluate, print};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use towers_callbacks::shortened;
+use towers_config::Config;
 use towers_report::{RunReport, page_file, save_report};
 use towers_runs::{HISTORY_FILE, folder_must_exist, name_of, newest};
 use towers_trained::{Classifier, MODEL_FILE};
@@ -30,10 +31,22 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut about = RunReport::read(run, name_of(run))?;
-        if let Err(error) = test(&mut about, run, &args) {
-            let why = format!("The network was not tested: {}.", shortened(&sentence(&error)));
-            print::note(format_args!("{}: {why}", run.display()));
-            about.without_test(why);
+        match test(&mut about, run, &args) {
+            Err(error) => {
+                let why = format!("The network was not tested: {}.", shortened(&sentence(&error)));
+                print::note(format_args!("{}: {why}", run.display()));
+                about.without_test(why);
+            }
+            Ok(Some(config)) => {
+                let (set, files) = (&config.training.data, &config.placement.files);
+                let train = towers_config::load_training_images(set, files, RunReport::AUGMENTED);
+                if let Err(error) = train.and_then(|train| about.show_augmentation(&config.training, train)) {
+                    let why = shortened(&sentence(&error.into()));
+                    print::note(format_args!("{}: no augmented images are shown: {why}", run.display()));
+                }
+            }
+            // The run's own images are not known.
+            Ok(None) => {}
         }
         reports.push(about);
     }
@@ -41,10 +54,12 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     print::text(&format!("wrote {}\n", file.display()))
 }
 
-fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<()> {
+/// Tests a run's network. Returns its configuration if the data are those of its training.
+fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<Option<Config>> {
     let device = args.devices.open()?;
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), &device, args.batch_size)?;
     let (config, whole) = evaluate::data_of(run, &classifier, &args.data)?;
     let (data, all) = data::load_test(&config.training.data, &config.placement.files, whole)?;
-    Ok(about.test(&mut classifier, &data, all)?)
+    about.test(&mut classifier, &data, all)?;
+    Ok((!whole).then_some(config))
 }

@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod augmented;
 mod calibration;
 mod comparison;
 mod figures;

@@ -1,6 +1,6 @@
 use crate::comparison::{Settings, values};
 use crate::html::{self, Escaped};
-use crate::{RunReport, figures, results, settings};
+use crate::{RunReport, augmented, figures, results, settings};
 use std::fmt::Write;
 
 /// A browser may show the page's content, and load or run nothing.
@@ -31,6 +31,7 @@ pub(crate) fn page(runs: &[RunReport]) -> String {
                 let _ = writeln!(out, "<p class=\"note\">{}</p>", Escaped(why));
             }
         }
+        run.augmented.iter().for_each(|strip| augmented::write(strip, &mut out));
     }
     out += &run_settings(runs);
     html::document(&title, &policy, &out)

@@ -1,16 +1,20 @@
 use crate::calibration::Calibration;
 use crate::ranking::Ranking;
-use crate::{Error, Result, pictures, settings};
+use crate::{Error, Result, augmented, pictures, settings};
 use image::{RgbImage, RgbaImage};
 use std::path::Path;
 use towers_callbacks::EpochRecord;
 use towers_callbacks::read_history;
+use towers_config::Training;
 use towers_dataset::{Dataset, Split};
 use towers_plot::short;
 use towers_trained::{Classifier, Evaluation, Mistake, evaluate, measured_on, split_name, thousands};
 
 /// More mistakes than these tell little more.
 const MISTAKES: usize = 24;
+
+/// The epochs whose augmented images are shown.
+const EPOCHS: usize = 2;
 
 /// What a report shows of one run.
 pub struct RunReport {
@@ -23,6 +27,8 @@ pub struct RunReport {
     /// When and how the run was started, and the size of its network.
     pub(crate) about: Vec<(String, String)>,
     pub(crate) test: std::result::Result<Tested, String>,
+    /// Training images before and after the augmentation.
+    pub(crate) augmented: Option<RgbaImage>,
 }
 
 /// How a run's network did on test images.
@@ -52,6 +58,9 @@ pub(crate) struct Shown {
 }
 
 impl RunReport {
+    /// The number of training images that [`show_augmentation`](Self::show_augmentation) shows.
+    pub const AUGMENTED: usize = 8;
+
     /// Reads the files of the run directory `run`. The page shows it under `name`.
     ///
     /// # Errors
@@ -65,7 +74,8 @@ impl RunReport {
         let mut environment = settings::read(&run.join("environment.json"))?.unwrap_or_default();
         let about = about(&mut environment);
         let test = Err("The network was not tested.".to_owned());
-        Ok(RunReport { name: name.into(), history: read_history(run)?, config, environment, about, test })
+        let (name, history) = (name.into(), read_history(run)?);
+        Ok(RunReport { name, history, config, environment, about, test, augmented: None })
     }
 
     /// Tests the run's network on the test pictures of `data`, the first of `all` that the data set has, as in [`measured_on`].
@@ -88,6 +98,18 @@ impl RunReport {
         let (images, split, classes) = (measured_on(data, all), split_name(data), classifier.classes.clone());
         self.test =
             Ok(Tested { images, split, classes, evaluation, mistakes, filters, calibration, ranking });
+        Ok(())
+    }
+
+    /// Shows the first images of `train` before and after the augmentation of the run's `training` options, if that changes them.
+    ///
+    /// # Errors
+    /// As [`augmented`](towers_config::augmented).
+    pub fn show_augmentation(&mut self, training: &Training, train: Split) -> Result<()> {
+        let Training { augmentation, seed, .. } = training;
+        let columns = towers_config::augmented(augmentation, train, Self::AUGMENTED, EPOCHS, *seed)?;
+        let changes = columns.iter().any(|column| column.iter().any(|image| *image != column[0]));
+        self.augmented = changes.then(|| augmented::strip(&columns));
         Ok(())
     }
 

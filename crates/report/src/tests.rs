@@ -195,6 +195,22 @@ fn many_classes_are_listed() {
 }
 
 #[test]
+fn augmented_images_are_shown_where_there_are_any() {
+    let mut run = about("a", 1);
+    let training = recipe("quick").unwrap().training;
+    let train = towers_cifar::synthetic(1, 3, 0).train;
+    run.show_augmentation(&training, train.clone()).unwrap();
+    assert!(run.augmented.as_ref().is_some_and(|strip| strip.dimensions() == (3 * 34 - 2, 3 * 34 - 2)));
+    let page = report(&[run]);
+    assert_self_contained(&page);
+    assert!(page.contains("Augmented training images"));
+    let mut plain = about("b", 1);
+    let without = towers_config::Training { augmentation: Default::default(), ..training };
+    plain.show_augmentation(&without, train).unwrap();
+    assert!(!report(&[plain]).contains("Augmented training images"));
+}
+
+#[test]
 fn two_classes_have_curves_of_their_ranking() {
     let mut run = about("a", 1);
     let scores = vec![(0.9, true), (0.4, false), (0.3, true), (-1.0, false)];

@@ -58,7 +58,7 @@ pub(super) fn png(picture: &RgbImage, path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The augmentation without the steps that only shift and scale values.
-fn pictures_only(augmentation: &ImageDataGenerator) -> ImageDataGenerator {
+pub(super) fn pictures_only(augmentation: &ImageDataGenerator) -> ImageDataGenerator {
     let mut options = augmentation.clone();
     (options.featurewise_center, options.featurewise_std_normalization) = (false, false);
     (options.samplewise_center, options.samplewise_std_normalization) = (false, false);

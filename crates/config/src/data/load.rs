@@ -133,6 +133,16 @@ pub fn load_test_data(
     Ok((data, files.limit_test.is_none().then_some(all)))
 }
 
+/// The first `count` training images of a data set, without its test images; of class folders, as many of each class as can be.
+///
+/// # Errors
+/// As [`load_data`].
+pub fn load_training_images(set: &DataSet, files: &DataFiles, count: usize) -> Result<Split> {
+    let set = DataSet { limit_train: Some(DataLimit(towers_dataset::Limit::Count(count))), ..set.clone() };
+    let files = DataFiles { limit_test: Some(DataLimit::NONE), ..files.clone() };
+    Ok(load(&set, &files, false, |_| {})?.train)
+}
+
 fn load(
     set: &DataSet,
     files: &DataFiles,

@@ -9,6 +9,8 @@ mod progress;
 
 pub use batch_picture::draw as draw_batch;
 pub use describe::describe_data;
-pub use load::{UNREADABLE, default_data_dir, load_data, load_test_data, samples, save_unreadable};
-pub use preview::{Preview, preview};
+pub use load::{
+    UNREADABLE, default_data_dir, load_data, load_test_data, load_training_images, samples, save_unreadable,
+};
+pub use preview::{Preview, augmented, preview};
 pub use progress::Progress;

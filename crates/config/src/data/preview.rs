@@ -1,8 +1,8 @@
-use crate::data::batch_picture::png;
+use crate::data::batch_picture::{pictures_only, png};
 use crate::data::load::samples;
 use crate::{Error, Result};
 use image::RgbImage;
-use image::imageops::{FilterType, resize};
+use image::imageops::{FilterType, crop_imm, resize};
 use std::path::Path;
 use towers_augment::{ImageDataGenerator, LoaderOptions, Pipeline};
 use towers_dataset::Split;
@@ -96,6 +96,35 @@ pub fn preview(
     Ok(saved)
 }
 
+/// Training images with their augmentation: for each of the first `samples` images of a set, as in a [`Preview`], the original, then its
+/// draws of `epochs` epochs under a run's seed. Steps that only shift and scale values are left out.
+///
+/// # Errors
+/// If the options don't fit the images, or these can't be read.
+pub fn augmented(
+    augmentation: &ImageDataGenerator,
+    split: Split,
+    samples: usize,
+    epochs: usize,
+    seed: u64,
+) -> Result<Vec<Vec<RgbImage>>> {
+    let places = places(&split, samples);
+    let [height, width, _] = split.shape();
+    let pipeline = pictures_only(augmentation).build(split.shape())?;
+    let split = self::samples(split)?;
+    let draw = |place: usize| {
+        let row = pipeline.preview(&split, &[place as u32], 1 + epochs, seed)?;
+        let (full_height, full_width, _) = row.dim();
+        let gap = ((full_height - height) / 2) as u32;
+        let (height, width) = (height as u32, width as u32);
+        let row = RgbImage::from_raw(full_width as u32, full_height as u32, row.into_raw_vec_and_offset().0);
+        let row = row.unwrap_or_default();
+        let cell = |k: u32| crop_imm(&row, gap + k * (width + gap), gap, width, height).to_image();
+        Ok((0..=epochs as u32).map(cell).collect())
+    };
+    places.into_iter().map(draw).collect()
+}
+
 /// Refuses a file extension other than that of PNG.
 fn check_ending(path: &Path) -> Result<()> {
     let other = path.extension().filter(|ending| !ending.eq_ignore_ascii_case("png"));
@@ -132,6 +161,29 @@ fn places(split: &Split, samples: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn originals_stand_beside_their_draws() {
+        let train = towers_cifar::synthetic(1, 9, 0).train;
+        let flip =
+            ImageDataGenerator::new().vertical_flip(true).rescale(1.0 / 255.0).featurewise_center(true);
+        let rows = augmented(&flip, train.clone(), 3, 5, 7).unwrap();
+        assert_eq!(rows.len(), 3);
+        let mut flipped = 0;
+        for (row, sample) in rows.iter().zip(0..) {
+            assert_eq!(
+                (row.len(), row[0].as_raw().as_slice()),
+                (6, train.pixels(sample..sample + 1, &mut Vec::new()).unwrap())
+            );
+            for draw in &row[1..] {
+                let is_flipped = *draw == image::imageops::flip_vertical(&row[0]);
+                assert!(is_flipped || *draw == row[0]);
+                flipped += usize::from(is_flipped);
+            }
+        }
+        assert!(0 < flipped && flipped < 15);
+        assert_eq!(augmented(&flip, train, 99, 0, 7).unwrap().len(), 9);
+    }
 
     #[test]
     fn rows_are_of_several_classes() {
