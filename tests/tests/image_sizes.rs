@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use towers_config::{Config, DataFiles, RECIPES, When};
 use towers_config::{load_data, open_model, recipe, save_config};
 use towers_dataset::{Dataset, Split};
-use towers_pictures::{ClassFolders, picture};
+use towers_pictures::{Pictures, picture};
 use towers_tests::{Finished, assert_close, assert_same, cpus, failed, run, run_in, trained};
 use towers_train::{Error, Observer, Resume};
 use towers_trained::{Assumed, Classifier, ImageSize, Trained};
@@ -202,7 +202,7 @@ fn what_does_not_fit_is_told() {
     });
     assert!(told.contains("zca") && told.contains("224x224"), "{told}");
 
-    let small = ClassFolders::new(place.path()).image_size(8, 24).read().unwrap();
+    let small = Pictures::class_folders(place.path()).image_size(8, 24).read().unwrap();
     let config = short("quick", place.path()).with(|config| config.training.model = "keras_cnn".into());
     let error = failed(&cpus(1, 1), &config, &small);
     assert!(matches!(error, Error::Config(towers_config::Error::Network(_))), "{error}");

@@ -14,7 +14,7 @@ pub struct Dataset {
     pub name: String,
     /// The data for training.
     pub train: Split,
-    /// The data that choose epochs, if not `test`. Only a folder of class folders can have pictures for both.
+    /// The data that choose epochs, if not `test`. Only pictures of class folders or of a table can be for both.
     pub validation: Option<Split>,
     /// The data for testing.
     pub test: Split,
@@ -22,26 +22,26 @@ pub struct Dataset {
     pub classes: Vec<String>,
     /// The name of each coarse class; empty but for CIFAR-100.
     pub coarse_classes: Vec<String>,
-    /// Where the validation pictures of a folder of class folders come from.
+    /// Where the validation pictures of class folders or of a table come from.
     pub validation_from: Option<ValidationFrom>,
     /// The files that were left out since they can't be
     /// decoded, and why.
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
-/// Where the pictures of a folder of class folders come from that training validates on.
+/// Where the pictures of class folders or of a table come from that training validates on.
 ///
 /// ```
 /// use towers_dataset::ValidationFrom;
 ///
-/// assert_eq!(ValidationFrom::Test("test_set".into()).to_string(), "from test_set/");
+/// assert_eq!(ValidationFrom::Test("test_set/".into()).to_string(), "from test_set/");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValidationFrom {
-    /// A folder to validate on has them; its name.
+    /// A folder to validate on has them, as `val/`, or rows of a table, as `split=val`.
     Validation(String),
-    /// A folder to test on has them; its name.
+    /// A folder to test on has them, or rows of a table.
     Test(String),
     /// Some of each class, which are held back from training.
     HeldBack,
@@ -52,7 +52,7 @@ pub enum ValidationFrom {
 impl fmt::Display for ValidationFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ValidationFrom::Validation(name) | ValidationFrom::Test(name) => write!(f, "from {name}/"),
+            ValidationFrom::Validation(name) | ValidationFrom::Test(name) => write!(f, "from {name}"),
             ValidationFrom::HeldBack => f.write_str("held back from training"),
             ValidationFrom::Whole => f.write_str("all of them"),
         }

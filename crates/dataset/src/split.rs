@@ -31,7 +31,7 @@ pub struct Split {
     /// `[n, classes]`, multi-hot: 1 for each class of an image, 0 for the others, where an image has any number of classes.
     /// `labels` then has the first class of each, or 0 if it has none.
     pub multi_hot: Option<Array2<u8>>,
-    /// The file of each image in `images`, of class folders.
+    /// The file of each image in `images`, of class folders and tables.
     pub paths: Option<Arc<[PathBuf]>>,
 }
 
@@ -180,7 +180,7 @@ impl Split {
         self.labels.is_empty()
     }
 
-    /// The file of an image, of class folders.
+    /// The file of an image, of class folders and tables.
     ///
     /// # Panics
     /// If there is no such image.

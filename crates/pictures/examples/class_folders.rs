@@ -1,5 +1,5 @@
 //! Reads class folders, in memory and streamed.
-use towers_pictures::{ClassFolders, Decoder, Resize};
+use towers_pictures::{Decoder, Pictures, Resize};
 
 #[cfg_attr(test, test)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,7 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::write(file, &bmp)?;
     }
     for bytes_in_memory in [u64::MAX, 0] {
-        let data = ClassFolders::new(&folder).image_size(8, 8).on_demand_above(bytes_in_memory).read()?;
+        let data =
+            Pictures::class_folders(&folder).image_size(8, 8).on_demand_above(bytes_in_memory).read()?;
         for batch in data.train.batches(2) {
             let (images, labels) = batch?;
             println!("{:?} of {:?}, streamed: {}", images.dim(), labels.to_vec(), data.train.files.is_some());

@@ -1,6 +1,6 @@
 //! Folders of class folders with pictures as data sets: PNG, JPEG, WebP, BMP and GIF, resized as Pillow does.
 //!
-//! - [`read`] and [`ClassFolders`] make a [`Dataset`] of a folder, in memory or [streamed](ClassFolders::on_demand_above).
+//! - [`read`] and [`Pictures`] make a [`Dataset`] of a folder, in memory or [streamed](Pictures::on_demand_above).
 //! - [`picture`] and [`Decoder`] read single files.
 //! - [`Found`] tells which files of a folder are pictures.
 //!
@@ -11,7 +11,7 @@
 //!     std::fs::create_dir_all(file.parent().unwrap())?;
 //!     image::RgbImage::new(40, 30).save(file)?;
 //! }
-//! let pets = towers_pictures::ClassFolders::new(folder.path()).image_size(24, 24).read()?;
+//! let pets = towers_pictures::Pictures::class_folders(folder.path()).image_size(24, 24).read()?;
 //! assert_eq!((pets.classes, pets.train.images.dim()), (vec!["cat".into(), "dog".into()], (2, 24, 24, 3)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -24,19 +24,20 @@
 
 mod decode;
 mod error;
-mod folder;
 mod found;
 mod jpeg;
 mod listing;
+mod pictures;
 mod progress;
 mod single;
+mod source;
 mod split_decoder;
 mod splits;
 
 pub use decode::Decoder;
 pub use error::{Error, Result};
-pub use folder::{ClassFolders, read};
 pub use found::{ENDINGS, Found};
+pub use pictures::{Pictures, read};
 pub use progress::Progress;
 pub use single::picture;
 /// The crate of the data set's types.

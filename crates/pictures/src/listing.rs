@@ -19,6 +19,19 @@ pub(crate) struct Others {
     pub(crate) unlabelled: Vec<PathBuf>,
 }
 
+/// The pictures of a split that is not held back from training.
+pub(crate) struct Own {
+    pub(crate) pictures: Vec<Picture>,
+    /// What they come from, such as `val/`.
+    pub(crate) from: String,
+}
+
+/// The splits beside the training split.
+pub(crate) struct OwnSplits {
+    pub(crate) validation: Option<Own>,
+    pub(crate) test: Option<Own>,
+}
+
 /// The pictures of each split.
 pub(crate) struct Listing {
     pub(crate) classes: Vec<String>,
@@ -32,7 +45,7 @@ pub(crate) struct Listing {
 
 impl Listing {
     /// The pictures of `dir`; with `whole` as for
-    /// [`ClassFolders::whole`](crate::ClassFolders::whole).
+    /// [`Pictures::whole`](crate::Pictures::whole).
     pub(crate) fn of(dir: &Path, whole: bool) -> Result<Listing> {
         let Splits { root, all, train, validation, test, left_out } = Splits::of(dir)?;
         let has_train = all.is_some() || train.is_some();
@@ -48,37 +61,50 @@ impl Listing {
         }
         left_out.iter().for_each(|folder| others.unlabelled.extend(Found::below(folder).pictures));
         let (classes, mut pictures) = classes_in(&first, if whole { 1 } else { 2 }, &mut others)?;
-        let mut read = |dir: &Option<PathBuf>| {
-            dir.as_deref().map(|dir| split_in(dir, &classes, &mut others)).transpose()
+        let mut read = |dir: Option<PathBuf>| -> Result<Option<Own>> {
+            let Some(dir) = dir else { return Ok(None) };
+            let pictures = split_in(&dir, &classes, &mut others)?;
+            Ok(Some(Own { pictures, from: format!("{}/", name(&dir)) }))
         };
-        let (of_validation, of_test) = (read(&validation)?, read(&test)?);
+        let (validation, test) = (read(validation)?, read(test)?);
         if !has_train {
             pictures.clear();
         }
-        let from = |dir: Option<PathBuf>| name(&dir.unwrap_or_default());
-        let (train, validation, test, validation_from) = match (of_validation, of_test) {
-            (None, None) if whole => (Vec::new(), None, pictures, ValidationFrom::Whole),
-            (None, None) => {
-                let (train, test) = divide(pictures);
-                (train, None, test, ValidationFrom::HeldBack)
-            }
-            (Some(both), None) => (pictures, None, both, ValidationFrom::Validation(from(validation))),
-            (None, Some(both)) => (pictures, None, both, ValidationFrom::Test(from(test))),
-            (own, Some(test)) => (pictures, own, test, ValidationFrom::Validation(from(validation))),
-        };
-        let listing = Listing { classes, train, validation, test, validation_from, others };
-        listing.check(dir, whole)?;
-        Ok(listing)
+        let splits = OwnSplits { validation, test };
+        Listing::new(classes, pictures, splits, others, whole)
+            .map_err(|split| shape(dir, format!("it has no picture for the {split} split")))
     }
 
-    /// Refuses a split without pictures; with `whole`, only of those to measure on.
-    fn check(&self, dir: &Path, whole: bool) -> Result<()> {
-        let validation = self.validation.as_ref().unwrap_or(&self.test);
-        let splits = [("training", &self.train), ("test", &self.test), ("validation", validation)];
-        match splits.into_iter().skip(usize::from(whole)).find(|(_, pictures)| pictures.is_empty()) {
-            Some((split, _)) => Err(shape(dir, format!("it has no picture for the {split} split"))),
-            None => Ok(()),
+    /// The pictures to train on, sorted by class, and those of the other splits. Without others, some of the former are held back;
+    /// with `whole`, all are.
+    ///
+    /// # Errors
+    /// The name of a split without pictures; with `whole`, only of those to measure on.
+    pub(crate) fn new(
+        classes: Vec<String>,
+        train: Vec<Picture>,
+        splits: OwnSplits,
+        others: Others,
+        whole: bool,
+    ) -> Result<Listing, &'static str> {
+        use ValidationFrom::{HeldBack, Test, Validation, Whole};
+        let (train, validation, test, validation_from) = match (splits.validation, splits.test) {
+            (None, None) if whole => (Vec::new(), None, train, Whole),
+            (None, None) => {
+                let (train, test) = divide(train);
+                (train, None, test, HeldBack)
+            }
+            (Some(both), None) => (train, None, both.pictures, Validation(both.from)),
+            (None, Some(both)) => (train, None, both.pictures, Test(both.from)),
+            (Some(own), Some(test)) => (train, Some(own.pictures), test.pictures, Validation(own.from)),
+        };
+        let both = validation.as_ref().unwrap_or(&test);
+        let splits = [("training", &train), ("test", &test), ("validation", both)];
+        let measured = &splits[usize::from(whole)..];
+        if let Some((split, _)) = measured.iter().find(|(_, pictures)| pictures.is_empty()) {
+            return Err(split);
         }
+        Ok(Listing { classes, train, validation, test, validation_from, others })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-/// A report to the function that [`ClassFolders::progress`](crate::ClassFolders::progress) was given. Its
+/// A report to the function that [`Pictures::progress`](crate::Pictures::progress) was given. Its
 /// `Display` is a line for a log; a progress bar follows [`Progress::Decoding`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
-    /// Pictures that can't be decoded [are left out](crate::ClassFolders::skip_unreadable).
+    /// Pictures that can't be decoded [are left out](crate::Pictures::skip_unreadable).
     Unreadable {
         /// How many.
         pictures: usize,
@@ -31,7 +31,7 @@ pub enum Progress<'a> {
         /// Why that one can't be decoded.
         reason: &'a str,
     },
-    /// Pictures of class folders will be [decoded on demand](crate::ClassFolders::on_demand_above).
+    /// Pictures of class folders will be [decoded on demand](crate::Pictures::on_demand_above).
     OnDemand {
         /// How many.
         pictures: usize,

@@ -7,7 +7,7 @@ use towers_callbacks::{Checkpoints, Curves, History, Progress};
 use towers_config::recipe;
 use towers_layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
 use towers_models::Model;
-use towers_pictures::ClassFolders;
+use towers_pictures::Pictures;
 use towers_program::Activation::Relu;
 use towers_train::cifar;
 use towers_train::{Observer, Training};
@@ -29,7 +29,7 @@ fn mine(image: [usize; 3], classes: usize) -> towers_layers::Result<Model> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = match std::env::args().nth(1) {
-        Some(folder) => ClassFolders::new(folder).image_size(64, 64).read()?,
+        Some(folder) => Pictures::class_folders(folder).image_size(64, 64).read()?,
         None => cifar::synthetic(1, 2_000, 400),
     };
     let model = mine(data.train.shape(), data.classes.len())?;

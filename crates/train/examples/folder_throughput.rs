@@ -9,7 +9,7 @@ use std::error::Error;
 use std::time::Instant;
 use towers_augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 use towers_dataset::Split;
-use towers_pictures::ClassFolders;
+use towers_pictures::Pictures;
 
 /// The images of a split, wherever they are.
 fn samples(split: Split) -> Result<Samples, towers_augment::Error> {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (size, workers, epochs) = (number(2, 224)?, number(3, 2)?, number(4, 3)?);
     for (images, in_memory) in [("decoded on demand", 0), ("in memory", u64::MAX)] {
         let start = Instant::now();
-        let folders = ClassFolders::new(dir).image_size(size, size).on_demand_above(in_memory);
+        let folders = Pictures::class_folders(dir).image_size(size, size).on_demand_above(in_memory);
         let samples = samples(folders.read()?.train)?;
         let seconds_to_read = start.elapsed().as_secs_f64();
         let flip = ImageDataGenerator::new().horizontal_flip(true).rescale(1.0 / 255.0);

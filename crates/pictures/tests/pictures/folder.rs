@@ -49,7 +49,7 @@ fn pictures_are_scaled_to_the_size_that_is_asked_for() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         halves(width, height).save(path).unwrap();
     }
-    let data = towers_pictures::ClassFolders::new(dir.path()).image_size(48, 40).read().unwrap();
+    let data = towers_pictures::Pictures::class_folders(dir.path()).image_size(48, 40).read().unwrap();
     for split in [&data.train, data.validation.as_ref().unwrap(), &data.test] {
         assert_eq!(split.shape(), [48, 40, 3]);
         let pixel = |x: usize| split.images[[0, 47, x, 2]];
@@ -72,10 +72,10 @@ fn a_folder_to_validate_on_is_not_that_to_test_on() {
         picture(dir.path(), "test/dog/c.png", (2, 2), [3, 0, 0]);
         assert_eq!(
             (read().validation, read().validation_from),
-            (None, Some(ValidationFrom::Test("test".into())))
+            (None, Some(ValidationFrom::Test("test/".into())))
         );
         picture(dir.path(), &format!("{name}/cat/c.png"), (2, 2), [2, 0, 0]);
-        let (data, from) = (read(), ValidationFrom::Validation(name.into()));
+        let (data, from) = (read(), ValidationFrom::Validation(format!("{name}/")));
         let first = |split: &towers_pictures::Split| (split.labels.to_vec(), split.images[[0, 0, 0, 0]]);
         assert_eq!((first(&data.test), data.validation_from), ((vec![1], 3), Some(from.clone())));
         assert_eq!((data.validation.as_ref().map(first), data.train.len()), (Some((vec![0], 2)), 12));
@@ -298,7 +298,7 @@ fn pictures_of_one_channel_are_grey() {
     // The mean of both is 52.5, that of the colours 127.5.
     assert_eq!(towers_pictures::picture(&names[0], [1, 1, 1]).unwrap(), [53]);
     for on_demand in [0, u64::MAX] {
-        let folders = towers_pictures::ClassFolders::new(dir.path())
+        let folders = towers_pictures::Pictures::class_folders(dir.path())
             .image_size(1, 2)
             .channels(1)
             .on_demand_above(on_demand);
@@ -325,7 +325,7 @@ fn batches_of_pictures() {
         picture(dir.path(), &format!("b/{k}.png"), (2, 2), [100 + k, 0, 0]);
     }
     let read = |on_demand| {
-        let folders = towers_pictures::ClassFolders::new(dir.path()).image_size(2, 2).whole(true);
+        let folders = towers_pictures::Pictures::class_folders(dir.path()).image_size(2, 2).whole(true);
         folders.on_demand_above(on_demand).read().unwrap().test
     };
     let (now, on_demand) = (read(u64::MAX), read(0));
@@ -395,8 +395,11 @@ fn a_buffer_of_another_length_is_refused() {
     ["a/0.png", "b/0.png", "a/1.png", "b/1.png"]
         .iter()
         .for_each(|name| picture(dir.path(), name, (6, 6), [5; 3]));
-    let data =
-        towers_pictures::ClassFolders::new(dir.path()).image_size(4, 3).on_demand_above(0).read().unwrap();
+    let data = towers_pictures::Pictures::class_folders(dir.path())
+        .image_size(4, 3)
+        .on_demand_above(0)
+        .read()
+        .unwrap();
     let _ = data.train.files.unwrap().read(0, &mut [0; 10]);
 }
 
@@ -474,7 +477,11 @@ fn a_limit_takes_as_many_of_each_class() {
         fs::write(dir.path().join(beyond), "no picture").unwrap();
     }
     let limited = |train, test| {
-        towers_pictures::ClassFolders::new(dir.path()).limit_train(train).limit_test(test).read().unwrap()
+        towers_pictures::Pictures::class_folders(dir.path())
+            .limit_train(train)
+            .limit_test(test)
+            .read()
+            .unwrap()
     };
     let data = limited(8, 2);
     assert_eq!(data.train.labels.to_vec(), [0, 0, 0, 0, 1, 1, 1, 2]);
@@ -493,7 +500,7 @@ fn files_that_are_passed_over_are_told() {
     }
     let told = || {
         let mut told = Vec::new();
-        let folders = towers_pictures::ClassFolders::new(dir.path());
+        let folders = towers_pictures::Pictures::class_folders(dir.path());
         folders.progress(|step| told.push(step.to_string().replace('\\', "/"))).read().unwrap();
         told
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use towers_pictures::{ClassFolders, Dataset, Error, ValidationFrom};
+use towers_pictures::{Dataset, Error, Pictures, ValidationFrom};
 
 use crate::folder::picture;
 
@@ -96,7 +96,7 @@ fn what_belongs_to_no_split_is_left_out_and_told() {
     }
     let mut told = Vec::new();
     let folders =
-        ClassFolders::new(dir.path()).progress(|step| told.push(step.to_string().replace('\\', "/")));
+        Pictures::class_folders(dir.path()).progress(|step| told.push(step.to_string().replace('\\', "/")));
     let data = folders.read().unwrap();
     assert_eq!(counts(&data), (vec!["cat", "dog"], 2, None, 1));
     drop(data);
@@ -118,7 +118,7 @@ fn classes_that_are_named_like_splits_are_read_in_a_folder_train() {
 fn a_folder_to_measure_is_read_as_a_whole() {
     let whole = |names: &[&str]| {
         let dir = folder_of(names);
-        ClassFolders::new(dir.path()).whole(true).limit_train(0).read().unwrap()
+        Pictures::class_folders(dir.path()).whole(true).limit_train(0).read().unwrap()
     };
     let data = whole(&["cat/1.png", "dog/1.png", "dog/2.png"]);
     assert_eq!(counts(&data), (vec!["cat", "dog"], 0, None, 3));
@@ -149,7 +149,7 @@ fn bad_pictures_may_be_left_out() {
     }
     for in_memory in [u64::MAX, 0] {
         let mut told = Vec::new();
-        let folders = ClassFolders::new(dir.path()).image_size(2, 2).on_demand_above(in_memory);
+        let folders = Pictures::class_folders(dir.path()).image_size(2, 2).on_demand_above(in_memory);
         let data = folders.skip_unreadable(true).progress(|step| told.push(step.to_string())).read().unwrap();
         let is_left_out = |name: &str, (path, reason): &(PathBuf, String)| {
             path == &dir.path().join(name) && reason.starts_with("it is no picture")
@@ -169,6 +169,6 @@ fn bad_pictures_may_be_left_out() {
         assert!(data.train.select(&[2]).path(0).unwrap().ends_with(Path::new("train/b/3.png")));
     }
     fs::write(dir.path().join("train/b/3.png"), "").unwrap();
-    let error = ClassFolders::new(dir.path()).skip_unreadable(true).read().unwrap_err().to_string();
+    let error = Pictures::class_folders(dir.path()).skip_unreadable(true).read().unwrap_err().to_string();
     assert!(error.contains("b: none of its pictures can be decoded"), "{error}");
 }

@@ -27,8 +27,9 @@ impl Format for ClassFolders {
 
     fn read(&self, Request { set, files, whole, listener }: Request<'_>) -> Result<Dataset> {
         let [height, width, channels] = set.image();
-        let folders =
-            towers_pictures::ClassFolders::new(&set.dataset).image_size(height, width).channels(channels);
+        let folders = towers_pictures::Pictures::class_folders(&set.dataset)
+            .image_size(height, width)
+            .channels(channels);
         let folders = folders.resize(set.resize.0).free_memory(memory::available);
         // The limit is applied here: the first pictures of a set that is sorted by class are all of one class.
         let folders = folders.limit_train(set.limit_train.map_or(Limit::ALL, |limit| limit.0));

@@ -1,4 +1,4 @@
-//! A folder of class folders with pictures as a data set.
+//! Pictures of class folders as a data set.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,15 @@ use towers_dataset::{CHANNELS, Dataset, Limit, Resize, check_shape, evenly};
 
 use crate::decode::{self, Decoder, Free};
 use crate::error::{Error, Result};
-use crate::listing::{Listing, Others, Picture};
+use crate::listing::{Others, Picture};
 use crate::progress::{Listener, Progress};
+use crate::source::Source;
 use crate::split_decoder::SplitDecoder;
 
 /// The height and width that pictures are scaled to unless told otherwise: those of CIFAR.
 const SIDE: usize = 32;
 
-/// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
+/// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](Pictures::image_size).
 ///
 /// ```text
 /// DIR/train/cat/001.png  DIR/test/cat/001.png       or, without a test set,       DIR/cat/001.png
@@ -34,14 +35,14 @@ const SIDE: usize = 32;
 /// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
 /// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped. Of
 /// 16 bits the upper 8 count, and of an animation the first frame. Pictures in folders inside of a class
-/// folder belong to it. [`Found`](crate::Found) tells which files are pictures, and [`ClassFolders::progress`] how many others
+/// folder belong to it. [`Found`](crate::Found) tells which files are pictures, and [`Pictures::progress`] how many others
 /// are skipped.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder has another structure. [`Error::Splits`] for folders that look like
 /// splits. [`Error::Image`] for a picture that can't be decoded, or that would take absurdly much memory;
 /// [`Error::Pictures`] for several. [`Error::Data`] for a size that no picture can be scaled to.
-/// [`Error::Memory`] if the pictures need more than [is free](ClassFolders::free_memory). [`Error::File`].
+/// [`Error::Memory`] if the pictures need more than [is free](Pictures::free_memory). [`Error::File`].
 ///
 /// ```no_run
 /// let pets = towers_pictures::read("pets")?;
@@ -49,18 +50,18 @@ const SIDE: usize = 32;
 /// # Ok::<(), towers_pictures::Error>(())
 /// ```
 pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
-    ClassFolders::new(dir.as_ref()).read()
+    Pictures::class_folders(dir.as_ref()).read()
 }
 
 /// As [`read`], with options.
 ///
 /// ```no_run
-/// let some = towers_pictures::ClassFolders::new("pets").image_size(64, 48).limit_train(1000).read()?;
+/// let some = towers_pictures::Pictures::class_folders("pets").image_size(64, 48).limit_train(1000).read()?;
 /// assert_eq!(some.train.images.dim(), (1000, 64, 48, 3));
 /// # Ok::<(), towers_pictures::Error>(())
 /// ```
-pub struct ClassFolders<'a> {
-    dir: PathBuf,
+pub struct Pictures<'a> {
+    source: Source,
     shape: [usize; 3],
     resize: Resize,
     limit_train: Limit,
@@ -72,13 +73,17 @@ pub struct ClassFolders<'a> {
     listener: Box<Listener<'a>>,
 }
 
-impl<'a> ClassFolders<'a> {
-    /// All pictures of the folder `dir`.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
+impl<'a> Pictures<'a> {
+    /// All pictures of the folder `dir`, which holds a folder for each class.
+    pub fn class_folders(dir: impl Into<PathBuf>) -> Self {
+        Self::of(Source::ClassFolders(dir.into()))
+    }
+
+    fn of(source: Source) -> Self {
         let listener = Box::new(|_: Progress<'_>| {});
         let limit = Limit::ALL;
-        ClassFolders {
-            dir: dir.into(),
+        Pictures {
+            source,
             shape: [SIDE, SIDE, CHANNELS],
             resize: Resize::Stretch,
             limit_train: limit,
@@ -93,60 +98,60 @@ impl<'a> ClassFolders<'a> {
 
     /// How pictures get their rows and columns; by default they are stretched.
     pub fn resize(self, resize: Resize) -> Self {
-        ClassFolders { resize, ..self }
+        Pictures { resize, ..self }
     }
 
     /// The rows and columns that every picture gets, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
     pub fn image_size(self, height: usize, width: usize) -> Self {
         let [_, _, channels] = self.shape;
-        ClassFolders { shape: [height, width, channels], ..self }
+        Pictures { shape: [height, width, channels], ..self }
     }
 
     /// The channels of every picture: 3 for red, green and blue, as by default, or 1 for grey. Grey is as in Pillow's `convert("L")`,
     /// and so as in Keras' `color_mode="grayscale"`.
     pub fn channels(self, channels: usize) -> Self {
         let [height, width, _] = self.shape;
-        ClassFolders { shape: [height, width, channels], ..self }
+        Pictures { shape: [height, width, channels], ..self }
     }
 
     /// At most so many pictures of the training split, [as many of each class](towers_dataset::evenly) as can be. The others are not decoded.
     pub fn limit_train(self, limit: impl Into<Limit>) -> Self {
-        ClassFolders { limit_train: limit.into(), ..self }
+        Pictures { limit_train: limit.into(), ..self }
     }
 
     /// At most so many pictures of the test split, and of the validation split where there is one.
     pub fn limit_test(self, limit: impl Into<Limit>) -> Self {
-        ClassFolders { limit_test: limit.into(), ..self }
+        Pictures { limit_test: limit.into(), ..self }
     }
 
     /// Decodes pictures on demand if the pixels of all would take more than so many bytes: the splits have
     /// [files](crate::Split::files) then, and not images. By default all are decoded now.
     pub fn on_demand_above(self, bytes: u64) -> Self {
-        ClassFolders { in_memory: bytes, ..self }
+        Pictures { in_memory: bytes, ..self }
     }
 
     /// Whether the folder is for measuring alone: without a folder to test or validate on, all pictures are
     /// in the test split. One class is enough, and one picture of it.
     pub fn whole(self, whole: bool) -> Self {
-        ClassFolders { whole, ..self }
+        Pictures { whole, ..self }
     }
 
     /// Whether pictures that can't be decoded are left out, and listed in [`Dataset::unreadable`], instead of
     /// being an error. Pictures that are decoded on demand are decoded once to find them.
     pub fn skip_unreadable(self, skip: bool) -> Self {
-        ClassFolders { skip_unreadable: skip, ..self }
+        Pictures { skip_unreadable: skip, ..self }
     }
 
     /// A function that tells how many bytes of memory are free, or `None`. Pictures that would take more are refused, and large
     /// ones are decoded as [`Decoder::free_memory`] says. By default nothing is known.
     pub fn free_memory(self, free: fn() -> Option<u64>) -> Self {
-        ClassFolders { free, ..self }
+        Pictures { free, ..self }
     }
 
     /// A function that is called for [files that are left out](Progress::PassedOver) and for the progress of
     /// [decoding](Progress::Decoding).
     pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
-        ClassFolders { listener: Box::new(listener), ..self }
+        Pictures { listener: Box::new(listener), ..self }
     }
 
     /// Reads them.
@@ -154,7 +159,7 @@ impl<'a> ClassFolders<'a> {
     /// # Errors
     /// As [`read`].
     pub fn read(mut self) -> Result<Dataset> {
-        let listing = Listing::of(&self.dir, self.whole)?;
+        let listing = self.source.list(self.whole)?;
         self.tell(&listing.others);
         let train = limited(&listing.train, self.limit_train);
         let validation = listing.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
@@ -176,7 +181,7 @@ impl<'a> ClassFolders<'a> {
         let bad = decoder.bad;
         let unreadable: Vec<_> = bad.iter().filter(|_| skip).map(Error::of_picture).collect();
         if let Some((path, reason)) = unreadable.first() {
-            let first = path.strip_prefix(&self.dir).unwrap_or(path);
+            let first = path.strip_prefix(self.source.dir()).unwrap_or(path);
             (self.listener)(Progress::Unreadable { pictures: unreadable.len(), first, reason });
         } else {
             decode::refuse(bad)?;
@@ -185,14 +190,13 @@ impl<'a> ClassFolders<'a> {
             && skip
             && self.limit_train == Limit::ALL
         {
-            let path = self.dir.join(&listing.classes[class]);
+            let path = self.source.dir().join(&listing.classes[class]);
             return Err(Error::ClassFolders {
                 path,
                 reason: "none of its pictures can be decoded".to_owned(),
             });
         }
-        let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
-        let mut data = Dataset::new(name, train, test, listing.classes)?;
+        let mut data = Dataset::new(self.source.name(), train, test, listing.classes)?;
         (data.validation, data.validation_from) = (validation, Some(listing.validation_from));
         data.unreadable = unreadable;
         Ok(data)
@@ -200,7 +204,7 @@ impl<'a> ClassFolders<'a> {
 
     /// Reports the files that belong to no class.
     fn tell(&mut self, Others { files, unlabelled }: &Others) {
-        let within = |path: &PathBuf| path.strip_prefix(&self.dir).unwrap_or(path).to_owned();
+        let within = |path: &PathBuf| path.strip_prefix(self.source.dir()).unwrap_or(path).to_owned();
         if let Some(first) = files.first().map(within) {
             (self.listener)(Progress::PassedOver { files: files.len(), first: &first });
         }
@@ -221,7 +225,7 @@ impl<'a> ClassFolders<'a> {
         let ([height, width, _], needed) = (self.shape, self.bytes(pictures)?);
         match free.filter(|&free| free < needed) {
             Some(free) => Err(Error::Memory {
-                path: self.dir.clone(),
+                path: self.source.dir().to_owned(),
                 pictures,
                 size: format!("{height}x{width}"),
                 needed,
@@ -243,7 +247,7 @@ mod tests {
 
     #[test]
     fn more_pictures_than_memory_are_refused() {
-        let folders = ClassFolders::new("pets").image_size(1024, 512);
+        let folders = Pictures::class_folders("pets").image_size(1024, 512);
         let bytes = 1024 * 512 * 3;
         assert!(folders.check_memory(1000, Some(1000 * bytes)).is_ok());
         assert!(folders.check_memory(usize::MAX, None).is_ok());
@@ -258,13 +262,13 @@ mod tests {
     fn a_picture_has_pixels() {
         for [height, width] in [[0, 8], [8, 0], [8, u32::MAX as usize], [usize::MAX, 8]] {
             let error =
-                ClassFolders::new("pets").image_size(height, width).check_memory(1, None).unwrap_err();
+                Pictures::class_folders("pets").image_size(height, width).check_memory(1, None).unwrap_err();
             assert!(error.to_string().contains("can't be scaled to"), "{error}");
             let error = crate::picture("cat.png", [height, width, 3]).unwrap_err();
             assert!(error.to_string().contains("can't be scaled to"));
         }
         for channels in [0, 2, 4] {
-            let error = ClassFolders::new("pets").channels(channels).check_memory(1, None).unwrap_err();
+            let error = Pictures::class_folders("pets").channels(channels).check_memory(1, None).unwrap_err();
             assert!(error.to_string().ends_with("1 for grey, or 3 for red, green and blue"), "{error}");
         }
     }
