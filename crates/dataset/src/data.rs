@@ -39,7 +39,7 @@ pub struct Dataset {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValidationFrom {
-    /// A folder to validate on has them, as `val/`, or rows of a table, as `split=val`.
+    /// A folder to validate on has them, as `val/`, or rows of a table, as ``the column `split` ``.
     Validation(String),
     /// A folder to test on has them, or rows of a table.
     Test(String),

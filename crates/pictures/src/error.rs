@@ -73,6 +73,26 @@ pub enum Error {
         reason: String,
     },
 
+    /// A table of labels that can't be used.
+    #[error("{}: {reason}", path.display())]
+    Table {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
+        reason: String,
+    },
+
+    /// A table of labels whose columns are not understood.
+    #[error("{}: {reason}; its columns are `{}`; name those of the pictures and classes", path.display(), columns.join("`, `"))]
+    Columns {
+        /// Its file.
+        path: PathBuf,
+        /// What is not clear.
+        reason: String,
+        /// The names of its columns.
+        columns: Vec<String>,
+    },
+
     /// A shape that pictures can't have, or pictures in files that can't be decoded.
     #[error(transparent)]
     Data(#[from] towers_dataset::Error),
@@ -93,6 +113,11 @@ impl Error {
             Error::File(towers_files::Error { path, source, .. }) => (path.clone(), source.to_string()),
             other => (PathBuf::new(), other.to_string()),
         }
+    }
+
+    /// About a table of labels.
+    pub(crate) fn table(path: &Path, reason: impl Into<String>) -> Error {
+        Error::Table { path: path.to_owned(), reason: reason.into() }
     }
 
     /// For `map_err`: the action and the file.

@@ -33,6 +33,7 @@ mod single;
 mod source;
 mod split_decoder;
 mod splits;
+mod table;
 
 pub use decode::Decoder;
 pub use error::{Error, Result};
@@ -40,6 +41,7 @@ pub use found::{ENDINGS, Found};
 pub use pictures::{Pictures, read};
 pub use progress::Progress;
 pub use single::picture;
+pub use table::Table;
 /// The crate of the data set's types.
 pub use towers_dataset as dataset;
 pub use towers_dataset::{Dataset, Files, Resize, Split, ValidationFrom, catches_panics};

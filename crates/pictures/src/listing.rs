@@ -1,6 +1,7 @@
 //! The files of a folder of class folders, before any of them is opened.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::found::{ENDINGS, Found, entries, is_picture};
@@ -8,11 +9,26 @@ use crate::splits::{Splits, folders_in, name, unwrapped};
 use towers_dataset::ValidationFrom;
 
 /// A file and its class.
-pub(crate) type Picture = (PathBuf, u16);
+#[derive(Clone)]
+pub(crate) struct Picture {
+    pub(crate) path: PathBuf,
+    /// Its class; the first of several, or 0.
+    pub(crate) label: u16,
+    /// All its classes, where a picture has any number of them.
+    pub(crate) classes: Option<Arc<[u16]>>,
+}
 
-/// What is in a folder beside the pictures of its classes.
+/// What is told of a source beside the pictures of its classes.
 #[derive(Default)]
 pub(crate) struct Others {
+    /// The table, if there is one.
+    pub(crate) table: Option<PathBuf>,
+    /// What was understood of the table.
+    pub(crate) told: Vec<String>,
+    /// A label of the table that looks like a list, and what seems to separate it.
+    pub(crate) lists: Option<(String, char)>,
+    /// Pictures that the table does not list.
+    pub(crate) unlisted: Vec<PathBuf>,
     /// Files in class folders that are no pictures by their names.
     pub(crate) files: Vec<PathBuf>,
     /// Pictures in no class folder.
@@ -35,6 +51,8 @@ pub(crate) struct OwnSplits {
 /// The pictures of each split.
 pub(crate) struct Listing {
     pub(crate) classes: Vec<String>,
+    /// Whether a picture has any number of them.
+    pub(crate) multi_label: bool,
     pub(crate) train: Vec<Picture>,
     /// If they are not those of the test split.
     pub(crate) validation: Option<Vec<Picture>>,
@@ -71,7 +89,7 @@ impl Listing {
             pictures.clear();
         }
         let splits = OwnSplits { validation, test };
-        Listing::new(classes, pictures, splits, others, whole)
+        Listing::new(classes, false, pictures, splits, others, whole)
             .map_err(|split| shape(dir, format!("it has no picture for the {split} split")))
     }
 
@@ -82,6 +100,7 @@ impl Listing {
     /// The name of a split without pictures; with `whole`, only of those to measure on.
     pub(crate) fn new(
         classes: Vec<String>,
+        multi_label: bool,
         train: Vec<Picture>,
         splits: OwnSplits,
         others: Others,
@@ -104,7 +123,7 @@ impl Listing {
         if let Some((split, _)) = measured.iter().find(|(_, pictures)| pictures.is_empty()) {
             return Err(split);
         }
-        Ok(Listing { classes, train, validation, test, validation_from, others })
+        Ok(Listing { classes, multi_label, train, validation, test, validation_from, others })
     }
 }
 
@@ -132,7 +151,7 @@ fn classes_in(dir: &Path, at_least: usize, others: &mut Others) -> Result<(Vec<S
     }
     let pictures = pictures_of(dir, &classes, others)?;
     let mut counts = vec![0_usize; classes.len()];
-    pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
+    pictures.iter().for_each(|picture| counts[usize::from(picture.label)] += 1);
     match counts.iter().position(|&count| count == 0) {
         Some(empty) => Err(shape(&dir.join(&classes[empty]), format!("it has no picture: {}", endings()))),
         None => Ok((classes, pictures)),
@@ -159,7 +178,8 @@ fn pictures_of(dir: &Path, classes: &[String], others: &mut Others) -> Result<Ve
         if let Some(error) = unlisted.into_iter().next() {
             return Err(error);
         }
-        pictures.extend(files.into_iter().map(|path| (path, label as u16)));
+        let label = label as u16;
+        pictures.extend(files.into_iter().map(|path| Picture { path, label, classes: None }));
         others.files.extend(rest);
     }
     Ok(pictures)
@@ -178,7 +198,7 @@ fn endings() -> String {
 /// The rule of [`read`](crate::read) for a folder without a test set. `all` is sorted by class.
 fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
     let (mut train, mut test) = (Vec::new(), Vec::new());
-    for class in all.chunk_by(|a, b| a.1 == b.1) {
+    for class in all.chunk_by(|a, b| a.label == b.label) {
         let last_of_few = (2..=5).contains(&class.len()).then(|| class.len() - 1);
         for (k, picture) in class.iter().enumerate() {
             let to = if k % 6 == 5 || Some(k) == last_of_few { &mut test } else { &mut train };

@@ -10,6 +10,7 @@ use crate::listing::{Others, Picture};
 use crate::progress::{Listener, Progress};
 use crate::source::Source;
 use crate::split_decoder::SplitDecoder;
+use crate::table::Table;
 
 /// The height and width that pictures are scaled to unless told otherwise: those of CIFAR.
 const SIDE: usize = 32;
@@ -77,6 +78,11 @@ impl<'a> Pictures<'a> {
     /// All pictures of the folder `dir`, which holds a folder for each class.
     pub fn class_folders(dir: impl Into<PathBuf>) -> Self {
         Self::of(Source::ClassFolders(dir.into()))
+    }
+
+    /// All pictures that a table lists.
+    pub fn table(table: Table) -> Self {
+        Self::of(Source::Table(table))
     }
 
     fn of(source: Source) -> Self {
@@ -174,7 +180,9 @@ impl<'a> Pictures<'a> {
         }
         let (skip, listener) = (self.skip_unreadable, &mut *self.listener);
         let decoder = Decoder::new(self.shape)?.resize(self.resize).free_memory(self.free);
-        let mut decoder = SplitDecoder { decoder, skip, done: 0, total, bad: Vec::new(), listener };
+        let multi_hot = listing.multi_label.then_some(listing.classes.len());
+        let mut decoder =
+            SplitDecoder { decoder, skip, multi_hot, done: 0, total, bad: Vec::new(), listener };
         let mut split = |pictures: Vec<Picture>| decoder.split(pictures, on_demand);
         let (train, validation, test) =
             (split(train)?, validation.map(&mut split).transpose()?, split(test)?);
@@ -188,13 +196,10 @@ impl<'a> Pictures<'a> {
         }
         if let Some(class) = train.class_counts(listing.classes.len()).iter().position(|&count| count == 0)
             && skip
+            && !listing.multi_label
             && self.limit_train == Limit::ALL
         {
-            let path = self.source.dir().join(&listing.classes[class]);
-            return Err(Error::ClassFolders {
-                path,
-                reason: "none of its pictures can be decoded".to_owned(),
-            });
+            return Err(self.source.refused(&listing.classes[class], "none of its pictures can be decoded"));
         }
         let mut data = Dataset::new(self.source.name(), train, test, listing.classes)?;
         (data.validation, data.validation_from) = (validation, Some(listing.validation_from));
@@ -203,8 +208,19 @@ impl<'a> Pictures<'a> {
     }
 
     /// Reports the files that belong to no class.
-    fn tell(&mut self, Others { files, unlabelled }: &Others) {
+    fn tell(&mut self, others: &Others) {
         let within = |path: &PathBuf| path.strip_prefix(self.source.dir()).unwrap_or(path).to_owned();
+        let Others { table, told, lists, unlisted, files, unlabelled } = others;
+        for note in told {
+            let file = table.as_deref().unwrap_or(Path::new(""));
+            (self.listener)(Progress::Table { file, note });
+        }
+        if let Some((label, separator)) = lists {
+            (self.listener)(Progress::Lists { label, separator: *separator });
+        }
+        if let Some(first) = unlisted.first().map(within) {
+            (self.listener)(Progress::Unlisted { pictures: unlisted.len(), first: &first });
+        }
         if let Some(first) = files.first().map(within) {
             (self.listener)(Progress::PassedOver { files: files.len(), first: &first });
         }
@@ -237,7 +253,7 @@ impl<'a> Pictures<'a> {
 }
 
 fn limited(pictures: &[Picture], limit: Limit) -> Vec<Picture> {
-    let labels: Vec<u16> = pictures.iter().map(|&(_, label)| label).collect();
+    let labels: Vec<u16> = pictures.iter().map(|picture| picture.label).collect();
     evenly(&labels, limit.of(labels.len())).into_iter().map(|place| pictures[place].clone()).collect()
 }
 

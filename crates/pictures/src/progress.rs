@@ -22,6 +22,27 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
+    /// Something that was understood of a [table](crate::Table), or assumed.
+    Table {
+        /// Its file.
+        file: &'a Path,
+        /// What was understood.
+        note: &'a str,
+    },
+    /// Many labels of a table look like [lists](crate::Table::label_separator).
+    Lists {
+        /// One of them.
+        label: &'a str,
+        /// What seems to separate its classes.
+        separator: char,
+    },
+    /// Pictures of the folder that the table does not list.
+    Unlisted {
+        /// How many.
+        pictures: usize,
+        /// The first one, within the folder.
+        first: &'a Path,
+    },
     /// Pictures that can't be decoded [are left out](crate::Pictures::skip_unreadable).
     Unreadable {
         /// How many.
@@ -65,6 +86,21 @@ impl fmt::Display for Progress<'_> {
                 write!(
                     f,
                     "left out {pictures} picture{s} that {lie} in no class folder, as {}",
+                    first.display()
+                )
+            }
+            Progress::Table { file, note } => write!(f, "{}: {note}", file.display()),
+            Progress::Lists { label, separator } => {
+                write!(
+                    f,
+                    "many labels look like lists, as `{label}`; the label separator `{separator}` takes them apart"
+                )
+            }
+            Progress::Unlisted { pictures, first } => {
+                let s = if pictures == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "left out {pictures} picture{s} that the table does not list, as {}",
                     first.display()
                 )
             }

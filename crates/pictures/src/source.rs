@@ -2,14 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::listing::Listing;
+use crate::table::Table;
 
 /// What says which pictures there are, and which class each has.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// A folder of class folders, or of splits that hold class folders.
     ClassFolders(PathBuf),
+    /// A table of pictures and their classes.
+    Table(Table),
 }
 
 impl Source {
@@ -17,6 +20,7 @@ impl Source {
     pub(crate) fn list(&self, whole: bool) -> Result<Listing> {
         match self {
             Source::ClassFolders(dir) => Listing::of(dir, whole),
+            Source::Table(table) => table.list(whole),
         }
     }
 
@@ -24,12 +28,21 @@ impl Source {
     pub(crate) fn dir(&self) -> &Path {
         match self {
             Source::ClassFolders(dir) => dir,
+            Source::Table(table) => table.dir(),
         }
     }
 
     /// The name of the data set.
     pub(crate) fn name(&self) -> String {
-        let path = self.dir();
+        let path = if let Source::Table(table) = self { table.file() } else { self.dir() };
         path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    /// An error about one class.
+    pub(crate) fn refused(&self, class: &str, reason: &str) -> Error {
+        match self {
+            Source::Table(table) => Error::table(table.file(), format!("the class `{class}`: {reason}")),
+            folders => Error::ClassFolders { path: folders.dir().join(class), reason: reason.to_owned() },
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ndarray::Array2;
 use towers_dataset::{Files, Split};
 
 use crate::decode::{Decoder, MAX_DECODED, all, bytes_of};
@@ -14,6 +15,8 @@ pub(crate) struct SplitDecoder<'l, 'a> {
     pub(crate) decoder: Decoder,
     /// Whether bad pictures are left out of their split.
     pub(crate) skip: bool,
+    /// The number of classes, if a picture has any number of them.
+    pub(crate) multi_hot: Option<usize>,
     /// How many are done, of the splits before.
     pub(crate) done: usize,
     /// How many there are, in all splits.
@@ -47,13 +50,20 @@ impl SplitDecoder<'_, '_> {
             }
             pictures = kept;
         }
-        let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
-        if on_demand {
-            return Ok(Split::of_files(Files::new(paths, self.decoder.shape, self.decoder)?, labels)?);
+        let labels: Vec<u16> = pictures.iter().map(|picture| picture.label).collect();
+        let rows = self.multi_hot.map(|classes| multi_hot(&pictures, classes));
+        let paths: Vec<_> = pictures.into_iter().map(|picture| picture.path).collect();
+        let split = if on_demand {
+            Split::of_files(Files::new(paths, self.decoder.shape, self.decoder)?, labels)?
+        } else {
+            let mut split = Split::of_pixels(self.decoder.shape, images, labels)?;
+            split.paths = Some(paths.into());
+            split
+        };
+        match rows {
+            Some(rows) => Ok(split.multi_label(rows)?),
+            None => Ok(split),
         }
-        let mut split = Split::of_pixels(self.decoder.shape, images, labels)?;
-        split.paths = Some(paths.into());
-        Ok(split)
     }
 
     /// Decodes all of them into `images`. Returns the places of the bad ones.
@@ -61,13 +71,26 @@ impl SplitDecoder<'_, '_> {
         images.resize(pictures.len() * bytes_of(self.decoder.shape), 0);
         let (before, total) = (self.done, self.total);
         let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
-        let paths: Vec<&Path> = pictures.iter().map(|(path, _)| path.as_path()).collect();
+        let paths: Vec<&Path> = pictures.iter().map(|picture| picture.path.as_path()).collect();
         let (places, errors): (_, Vec<_>) =
             all(&paths, &self.decoder, images, &mut tell)?.into_iter().unzip();
         self.bad.extend(errors);
         self.done += pictures.len();
         Ok(places)
     }
+}
+
+/// The [multi-hot](Split::multi_hot) rows of pictures.
+fn multi_hot(pictures: &[Picture], classes: usize) -> Array2<u8> {
+    let mut rows = Array2::zeros((pictures.len(), classes));
+    for (mut row, picture) in rows.rows_mut().into_iter().zip(pictures) {
+        picture
+            .classes
+            .iter()
+            .flat_map(|classes| classes.iter())
+            .for_each(|&class| row[usize::from(class)] = 1);
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -83,7 +106,7 @@ mod tests {
         RgbImage::from_fn(1500, 1500, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]))
             .save(&path)
             .unwrap();
-        let mut pictures = vec![(path, 0); 8];
+        let mut pictures = vec![Picture { path, label: 0, classes: None }; 8];
         let mut told = Vec::new();
         // However fast the machine is.
         while told.is_empty() {
@@ -94,7 +117,8 @@ mod tests {
             let total = 100 + pictures.len();
             let (bad, listener) = (Vec::new(), &mut listener);
             let decoder = Decoder::new([8, 8, 3]).unwrap();
-            let mut decoder = SplitDecoder { decoder, skip: false, done: 100, total, bad, listener };
+            let mut decoder =
+                SplitDecoder { decoder, skip: false, multi_hot: None, done: 100, total, bad, listener };
             assert_eq!(decoder.split(pictures.clone(), false).unwrap().len(), pictures.len());
             assert!(decoder.done == total && decoder.bad.is_empty());
             pictures.extend_from_within(..);

@@ -5,3 +5,4 @@
 
 mod folder;
 mod splits;
+mod table;
