@@ -31,7 +31,8 @@ impl TrainArgs {
             None if self.quick => ("quick", None),
             None => {
                 let weights = self.options.get("weights").filter(|file| Path::new(file).exists());
-                default_recipe(self.options.get("model"), weights, self.options.get("data.dataset"))
+                let dataset = self.options.get("data.labels").or(self.options.get("data.dataset"));
+                default_recipe(self.options.get("model"), weights, dataset)
             }
         }
     }

@@ -93,7 +93,13 @@ impl LoadProgress {
             other => {
                 self.finish();
                 self.last = Some(Instant::now());
-                note(other);
+                let remedy = match other {
+                    Progress::Pictures(Pictures::Lists { separator, .. }) => {
+                        format!(": --label-separator '{separator}'")
+                    }
+                    _ => String::new(),
+                };
+                note(format_args!("{other}{remedy}"));
             }
         }
     }

@@ -7,7 +7,6 @@ use crate::predict::record;
 use crate::{data, print};
 use serde_json::json;
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use towers_callbacks::figure;
@@ -82,15 +81,15 @@ pub fn data_of<K: Keys>(
             (of_file, "the model's file")
         }
     };
-    let trained_on = config.training.data.dataset.clone();
+    let trained_on = config.training.data.clone();
     flags.apply(&mut config)?;
     let data = &mut config.training.data;
-    let whole = !is_same_folder(&trained_on, &data.dataset);
-    if !flags.has("data.dataset") {
+    let whole = !data.is_same_source(&trained_on);
+    if !flags.names_data() {
         data.check_folder(named_by)?;
     }
     // Pictures become images of the network, whatever the run's configuration says.
-    let is_folder = Path::new(&data.dataset).is_dir();
+    let is_folder = data.is_of_files();
     if is_folder && data.color_mode.is_none() {
         data.color_mode = ColorMode::of(classifier.image()[2]);
     }
@@ -99,12 +98,6 @@ pub fn data_of<K: Keys>(
     }
     data.image_size = (is_folder || data.is_scaled()).then(|| classifier.image_size());
     Ok((config, whole))
-}
-
-/// Whether both names lead to one folder.
-fn is_same_folder(one: &str, other: &str) -> bool {
-    let [one_real, other_real] = [one, other].map(fs::canonicalize);
-    one == other || one_real.is_ok_and(|one| other_real.is_ok_and(|other| one == other))
 }
 
 /// The line of a test image: its file or number, its label, the likeliest class, and the probabilities.

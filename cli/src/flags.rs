@@ -46,7 +46,7 @@ macro_rules! keys {
 
 keys! {
     /// Where the data are.
-    Origin: ["data.dataset", "data.color_mode", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
+    Origin: ["data.dataset", "data.labels", "data.label_columns", "data.label_separator", "data.color_mode", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
     /// When pictures are decoded.
     Stream: ["data.stream"];
     /// The names of classes, and how pictures are resized.
@@ -203,6 +203,11 @@ impl<K: Keys> Flags<K> {
         self.get(key).is_some()
     }
 
+    /// Whether a flag names the data; it replaces all that named them before.
+    pub fn names_data(&self) -> bool {
+        ["data.dataset", "data.labels"].iter().any(|key| self.has(key))
+    }
+
     /// The same flags without the flag of a key.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
@@ -220,6 +225,9 @@ impl<K: Keys> Flags<K> {
 
     /// Overrides the options whose flags are given.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
+        if self.names_data() {
+            config.training.data.forget_source(self.has("data.labels"));
+        }
         for (key, texts) in &self.given {
             if let Some(head) = absent_table(config, key) {
                 let flag = flag_of(key);
@@ -267,9 +275,12 @@ impl<K: Keys> Flags<K> {
             *folder = std::path::absolute(&*folder).unwrap_or_else(|_| folder.clone());
         }
         let training = &mut config.training;
-        for (key, file) in
-            [("weights", &mut training.weights), ("data.class_names", &mut training.data.class_names)]
-        {
+        let data = &mut training.data;
+        for (key, file) in [
+            ("weights", &mut training.weights),
+            ("data.class_names", &mut data.class_names),
+            ("data.labels", &mut data.labels),
+        ] {
             if let Some(file) = file.as_mut().filter(|_| self.has(key)) {
                 *file = std::path::absolute(&*file).unwrap_or_else(|_| file.clone());
             }

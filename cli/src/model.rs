@@ -5,6 +5,7 @@ use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
 use crate::flags::{Compute, Count, Flags, Source, one_of};
 use crate::print::note;
+use crate::spelling::flag_of;
 use std::path::{Path, PathBuf};
 use towers_augment::TestTime;
 use towers_config::{Config, ModelKind, open_model};
@@ -73,6 +74,11 @@ fn test_time(text: &str) -> Result<TestTime, String> {
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
+/// The flag that names the data, by its key, and its value.
+fn named_data(data: &Flags<Source>) -> Option<(&'static str, &str)> {
+    ["data.labels", "data.dataset"].into_iter().find_map(|key| Some((key, data.get(key)?)))
+}
+
 /// The channels of the images that flags name.
 fn color_mode(data: &Flags<Source>) -> anyhow::Result<Option<ColorMode>> {
     Ok(data.config()?.training.data.color_mode)
@@ -88,11 +94,12 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         color_mode: color_mode(data)?,
         preprocessing: weights.preprocessing,
         // Names of classes need no data.
-        dataset: data.get("data.dataset").filter(|_| names.is_none()).map(str::to_owned),
+        dataset: named_data(data).filter(|_| names.is_none()).map(|(_, data)| data.to_owned()),
     };
     // The folders to search. The data to measure on may differ from the training data.
-    let named = ["data.dataset", "data.color_mode", "data.class_names", "data.resize"];
-    let places = named.into_iter().fold(data.clone(), |flags, key| flags.without(key));
+    let named = ["data.color_mode", "data.class_names", "data.resize"].into_iter();
+    let dataset = (!data.has("data.labels")).then_some("data.dataset");
+    let places = named.chain(dataset).fold(data.clone(), |flags, key| flags.without(key));
     places.config()?;
     towers_config::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
     let trained = open_model(path, &assumed, |set| {
@@ -125,13 +132,10 @@ pub fn newest_network() -> towers_runs::Result<PathBuf> {
 
 /// Refuses flags for data where none are needed: models of towers hold the names of their classes.
 pub fn refuse_data(path: &Path, data: &Flags<Source>) -> anyhow::Result<()> {
-    let given = match (data.get("data.dataset"), data.get("data.data_url")) {
-        (Some(dataset), _) => ("--dataset", dataset),
-        (None, Some(url)) => ("--data-url", url),
-        (None, None) => return Ok(()),
-    };
+    let address = || data.get("data.data_url").map(|url| ("data.data_url", url));
+    let Some((key, value)) = named_data(data).or_else(address) else { return Ok(()) };
     let refuse = |why: &str| {
-        let (flag, value) = given;
+        let flag = flag_of(key);
         Err(usage(format!("{flag} is {value}, but must be left out with {}: {why}", path.display())))
     };
     match ModelKind::of(path) {

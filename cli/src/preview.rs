@@ -15,7 +15,7 @@ pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
     }
     args.options.apply(&mut config)?;
     let (augmentation, mut set) = (config.training.augmentation, config.training.data);
-    if !args.options.has("data.image_size") && std::path::Path::new(&set.dataset).is_dir() {
+    if !args.options.has("data.image_size") && set.is_of_files() {
         set.image_size = of_recipe.data.image_size;
     }
     let preview = Preview { samples: args.samples, columns: args.columns, seed: args.seed, zoom: args.zoom };

@@ -6,7 +6,7 @@ use crate::spelling::flag_of;
 use anyhow::Context;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use towers_config::{Config, Difference, differences, find_recipe};
+use towers_config::{Config, DATA_SOURCE, Difference, differences, find_recipe};
 use towers_options::Message;
 use towers_runs::{RunFolder, is_locked, newest};
 use towers_train::{Process, Resume, kept_devices, rendezvous};
@@ -184,7 +184,7 @@ impl TrainArgs {
         // The curve of the run so far, with its number of epochs.
         let kept = saved.training.schedule.clone().over(saved.training.epochs);
         let fixed = |differs: &Difference| match differs.key.as_str() {
-            "data.dataset" if fingerprint => false,
+            key if fingerprint && DATA_SOURCE.contains(&key) => false,
             "schedule" if wanted.training.schedule == kept => false,
             _ => differs.is_training(),
         };

@@ -238,7 +238,7 @@ pub fn load(
         // The first process reports it.
         false => towers_config::load_data(&config.training.data, &config.placement.files, |_| ()),
     };
-    if (resume.is_some() || args.repeats_run()) && !args.options.has("data.dataset") {
+    if (resume.is_some() || args.repeats_run()) && !args.options.names_data() {
         config.training.data.check_folder("the run's config.json")?;
     }
     if resume.is_none() {

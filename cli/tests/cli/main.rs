@@ -32,6 +32,7 @@ mod slurm;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/tensor-cuda/tests/driver/stand_ins.rs"]
 mod stand_ins;
+mod tables;
 mod training;
 #[cfg(target_os = "linux")]
 mod tui;

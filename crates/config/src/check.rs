@@ -28,6 +28,7 @@ impl Config {
     /// # Errors
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
+        self.training.data.check_source()?;
         match self.checked(self.training.data.image(), self.some_classes()) {
             Err(Error::Network(towers_layers::Error::Images { network, given, smallest })) => refuse(
                 "data.image_size",

@@ -78,7 +78,7 @@ impl Config {
 }
 
 /// Training options that may differ between ranks: paths, whose contents are compared by their digests.
-const COMPARED_BY_DIGEST: [&str; 3] = ["data.dataset", "weights", "weights_sha256"];
+const COMPARED_BY_DIGEST: [&str; 4] = ["data.dataset", "data.labels", "weights", "weights_sha256"];
 
 /// The options that all ranks must agree on, with their values: all that decide bits, except for paths.
 pub fn agreed(config: &Config) -> Vec<(String, Value)> {
@@ -101,7 +101,7 @@ pub fn hyperparameters(config: &Config, replicas: usize, global_batch: usize) ->
     let mut all = agreed(config);
     let is_own = |key: &str| ["global_batch_size", "device_weights", "terminate_on_nan"].contains(&key);
     all.retain(|(key, value)| !is_own(key) && is_told(key, value));
-    let (recipe, dataset) = (config.recipe.clone().into(), config.training.data.dataset.clone().into());
+    let (recipe, dataset) = (config.recipe.clone().into(), config.training.data.source().1.into());
     let own = [
         ("recipe", recipe),
         ("data.dataset", dataset),

@@ -37,6 +37,8 @@ pub enum Error {
     Moved {
         /// The folder or file.
         folder: PathBuf,
+        /// The key of its option.
+        option: &'static str,
         /// The source of the path.
         named_by: &'static str,
     },
@@ -46,8 +48,8 @@ pub enum Error {
     /// The data are not available.
     #[error(transparent)]
     Fetch(#[from] towers_cifar::Error),
-    /// A folder of pictures that can't be read.
-    #[error(transparent)]
+    /// Pictures that can't be read.
+    #[error("{}", self.message())]
     Pictures(#[from] towers_pictures::Error),
     /// The augmentation's options don't fit.
     #[error("{}", self.message())]
@@ -104,12 +106,12 @@ impl Error {
             // Layers have names of the user's own.
             Error::Cut(error) => message!(["devices.split_at"], ": {error}"),
             Error::Run { path, reason } => Message::from(format!("{}: ", path.display())).and(reason.clone()),
-            Error::Moved { folder, named_by } => {
+            Error::Moved { folder, option, named_by } => {
                 let kind = if folder.extension().is_some() { "file" } else { "folder" };
                 let folder = folder.display();
                 message!(
                     "there is no {kind} {folder}, where {named_by} expects its pictures; give ",
-                    ["data.dataset"],
+                    [*option],
                     " if they have moved"
                 )
             }
@@ -117,6 +119,10 @@ impl Error {
                 of_augmentation(option).and(format!(" is {value}, but it must be {accepted}"))
             }
             Error::Augment(error) => error.to_string().into(),
+            Error::Pictures(error @ towers_pictures::Error::Columns { .. }) => {
+                Message::from(error.to_string()).and(message!(" by ", ["data.label_columns"]))
+            }
+            Error::Pictures(error) => error.to_string().into(),
             other => other.to_string().into(),
         }
     }

@@ -116,6 +116,11 @@ fn beside(recipe: &Path, text: &str, config: &mut Config) -> Result<(), String> 
     {
         data.dataset = text_of(absolute)?;
     }
+    if let Some(labels) = &mut data.labels
+        && let Some(beside) = recipe.parent().map(|folder| folder.join(&*labels)).filter(|path| path.exists())
+    {
+        *labels = std::path::absolute(&beside).unwrap_or(beside);
+    }
     Ok(())
 }
 

@@ -52,8 +52,8 @@ pub use class_weight::{ClassWeight, WeightRule};
 pub use config::{Config, save_config};
 pub use cuts::{cut_names, pipeline_cuts};
 pub use data::{
-    Preview, Progress, UNREADABLE, augmented, default_data_dir, describe_data, draw_batch, load_data,
-    load_test_data, load_training_images, preview, samples, save_unreadable,
+    DATA_SOURCE, Preview, Progress, UNREADABLE, augmented, default_data_dir, describe_data, draw_batch,
+    load_data, load_test_data, load_training_images, preview, samples, save_unreadable,
 };
 pub use data_limit::DataLimit;
 pub use device_weights::DeviceWeights;

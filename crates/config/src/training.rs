@@ -97,6 +97,12 @@ options! {
         ["Data"]
         /// The data: auto (CIFAR-10), cifar10, cifar100, mnist, fashion-mnist, synthetic, an .npz file of NumPy's, or a folder of class folders with pictures
         dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR|FILE", with brief("auto (CIFAR-10), mnist, synthetic, or a folder of class folders");
+        /// A CSV file with the class of each picture, in columns such as image and label; --dataset is then the folder of the pictures, by default that of the file
+        labels: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--labels FILE", with brief("A CSV file with the class of each picture");
+        /// The columns of --labels with the pictures and with their classes, as in image,label; with more names, each further column is a class with 0 and 1
+        label_columns: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--label-columns PATH,LABEL";
+        /// What separates the classes of a picture in --labels, as a space; by default |
+        label_separator: Option<String> = None, Kind::Text, "--label-separator SEP";
         /// Scale the pictures of class folders, or the images of MNIST, to N x N, or to height x width, as in 48x40; by default 32, or 28
         image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW", with alias("crop"), with brief("Scale the pictures of a folder to N x N");
         /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data

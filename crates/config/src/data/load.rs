@@ -66,18 +66,6 @@ impl DataSet {
             Resize::ShorterSide(_) => Ok(()),
         }
     }
-
-    /// Refuses a folder or a file that no longer exists. `named_by` is its source, such as `the run's
-    /// config.json`.
-    ///
-    /// # Errors
-    /// [`Error::Moved`].
-    pub fn check_folder(&self, named_by: &'static str) -> Result<()> {
-        match formats::find(&self.dataset) {
-            Some(_) => Ok(()),
-            None => Err(Error::Moved { folder: PathBuf::from(&self.dataset), named_by }),
-        }
-    }
 }
 
 /// The folder of the data for programs that are given none: `data/` in the workspace of towers, the user's cache elsewhere.
@@ -124,7 +112,7 @@ pub fn load_test_data(
     listener: impl FnMut(Progress<'_>),
 ) -> Result<(Dataset, Option<usize>)> {
     let (set, mut files) = (DataSet { limit_train: Some(DataLimit::NONE), ..set.clone() }, files.clone());
-    let limit = if Path::new(&set.dataset).is_dir() { None } else { files.limit_test.take() };
+    let limit = if set.is_of_files() { None } else { files.limit_test.take() };
     let mut data = load(&set, &files, whole, listener)?;
     let all = data.test.len();
     if let Some(limit) = limit {
@@ -149,20 +137,29 @@ fn load(
     whole: bool,
     mut listener: impl FnMut(Progress<'_>),
 ) -> Result<Dataset> {
+    set.check_source()?;
     set.check_image_size()?;
     set.check_resize()?;
     if files.stream == When::Always && !set.format().streams() {
         let accepted = format!("auto or never with the data set `{}`, which fits in memory", set.dataset);
         return Err(Error::option("data.stream", "always", accepted));
     }
-    let Some(format) = formats::find(&set.dataset) else {
+    let Some(format) = set.found() else {
         let name = set.dataset.as_str();
+        if Path::new(name).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
+            let accepted =
+                message!("the folder of the pictures; give a table of labels by ", ["data.labels"]);
+            return Err(Error::option("data.dataset", format!("`{name}`"), accepted));
+        }
         let found = if Path::new(name).exists() { "has no known format" } else { "does not exist" };
         let (names, hint) = (formats::names().collect::<Vec<_>>().join(", "), hint(name, formats::names()));
         let paths: String = formats::paths().map(|path| format!(", or {path}")).collect();
         let accepted = format!("{names}{paths}{hint}");
         return Err(Error::option("data.dataset", format!("`{name}`, which {found}"), accepted));
     };
+    if let Some(file) = set.labels.as_ref().filter(|file| !file.is_file()) {
+        return Err(Error::option("data.labels", file.display(), "the path of a CSV file"));
+    }
     let mut data = format.read(Request { set, files, whole, listener: &mut listener })?;
     if let Some(file) = &set.class_names {
         ClassNames::read(file)?.apply_to(&mut data)?;
@@ -181,7 +178,7 @@ fn load(
     let needed = shape.iter().product::<usize>().saturating_mul(pictures) as u64;
     match memory::available().filter(|&free| shape != own && free < needed) {
         Some(free) => {
-            let (path, size) = (PathBuf::from(&set.dataset), size.to_string());
+            let (path, size) = (PathBuf::from(set.source().1), size.to_string());
             Err(towers_pictures::Error::Memory { path, pictures, size, needed, free }.into())
         }
         None => Ok(data.reshaped(shape)?),

@@ -6,6 +6,7 @@ mod formats;
 mod load;
 mod preview;
 mod progress;
+mod source;
 
 pub use batch_picture::draw as draw_batch;
 pub use describe::describe_data;
@@ -14,3 +15,4 @@ pub use load::{
 };
 pub use preview::{Preview, augmented, preview};
 pub use progress::Progress;
+pub use source::DATA_SOURCE;

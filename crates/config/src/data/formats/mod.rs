@@ -1,18 +1,18 @@
 //! The formats of data, a file each. A new one is its file, its `mod`, a line of [`FORMATS`], and a word in the help of `data.dataset`.
 
-mod class_folders;
 mod format;
 mod idx;
 mod npz;
 mod official;
+mod pictures;
 mod synthetic;
 
 use crate::DataSet;
-use class_folders::ClassFolders;
 pub(crate) use format::{Format, Request};
 use idx::Idx;
 use npz::Npz;
 use official::Official;
+use pictures::Pictures;
 use std::path::Path;
 use synthetic::Synthetic;
 use towers_cifar::Kind;
@@ -26,7 +26,7 @@ const FORMATS: [&dyn Format; 8] = [
     &Synthetic,
     &Npz,
     &Idx,
-    &ClassFolders,
+    &Pictures,
 ];
 
 /// All names of data sets.
@@ -46,14 +46,19 @@ pub(crate) fn find(dataset: &str) -> Option<&'static dyn Format> {
 }
 
 impl DataSet {
-    /// Its format: that of class folders if there is none.
+    /// Its format, if there is data.
+    pub(crate) fn found(&self) -> Option<&'static dyn Format> {
+        if self.labels.is_some() { Some(&Pictures) } else { find(&self.dataset) }
+    }
+
+    /// Its format: that of pictures if there is none.
     pub(crate) fn format(&self) -> &'static dyn Format {
-        find(&self.dataset).unwrap_or(&ClassFolders)
+        self.found().unwrap_or(&Pictures)
     }
 
     /// Whether this is a named data set, not a folder or a file.
     pub fn is_named(&self) -> bool {
-        names().any(|name| name == self.dataset)
+        self.labels.is_none() && names().any(|name| name == self.dataset)
     }
 
     /// The recipe of a run that names none, and why it is not that of the tutorial.

@@ -3,12 +3,13 @@ use crate::Progress;
 use crate::{Result, When, memory};
 use std::path::Path;
 use towers_dataset::{Dataset, Limit};
+use towers_pictures::Table;
 use towers_rendezvous::{discover, variable};
 
-/// A folder of class folders with pictures.
-pub(crate) struct ClassFolders;
+/// Pictures in files: in class folders, or those of a table of labels.
+pub(crate) struct Pictures;
 
-impl Format for ClassFolders {
+impl Format for Pictures {
     fn path(&self) -> Option<&'static str> {
         Some("a folder of class folders with pictures")
     }
@@ -27,16 +28,27 @@ impl Format for ClassFolders {
 
     fn read(&self, Request { set, files, whole, listener }: Request<'_>) -> Result<Dataset> {
         let [height, width, channels] = set.image();
-        let folders = towers_pictures::Pictures::class_folders(&set.dataset)
-            .image_size(height, width)
-            .channels(channels);
-        let folders = folders.resize(set.resize.0).free_memory(memory::available);
+        let pictures = match &set.labels {
+            None => towers_pictures::Pictures::class_folders(&set.dataset),
+            Some(file) => {
+                let mut table = Table::new(file).columns(&set.label_columns);
+                if let Some(folder) = set.table_folder() {
+                    table = table.folder(folder);
+                }
+                if let Some(separator) = &set.label_separator {
+                    table = table.label_separator(separator);
+                }
+                towers_pictures::Pictures::table(table)
+            }
+        };
+        let pictures = pictures.image_size(height, width).channels(channels);
+        let pictures = pictures.resize(set.resize.0).free_memory(memory::available);
         // The limit is applied here: the first pictures of a set that is sorted by class are all of one class.
-        let folders = folders.limit_train(set.limit_train.map_or(Limit::ALL, |limit| limit.0));
-        let folders = folders.limit_test(files.limit_test.map_or(Limit::ALL, |limit| limit.0));
-        let folders = folders.on_demand_above(in_memory(files.stream, memory::available(), neighbours()));
+        let pictures = pictures.limit_train(set.limit_train.map_or(Limit::ALL, |limit| limit.0));
+        let pictures = pictures.limit_test(files.limit_test.map_or(Limit::ALL, |limit| limit.0));
+        let pictures = pictures.on_demand_above(in_memory(files.stream, memory::available(), neighbours()));
         let told = |progress: towers_pictures::Progress<'_>| listener(Progress::Pictures(progress));
-        Ok(folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(told).read()?)
+        Ok(pictures.whole(whole).skip_unreadable(set.skip_unreadable).progress(told).read()?)
     }
 }
 
