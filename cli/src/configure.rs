@@ -31,7 +31,7 @@ impl TrainArgs {
             None if self.quick => ("quick", None),
             None => {
                 let weights = self.options.get("weights").filter(|file| Path::new(file).exists());
-                let dataset = self.options.get("data.labels").or(self.options.get("data.dataset"));
+                let dataset = self.options.data().map(|(_, data)| data);
                 default_recipe(self.options.get("model"), weights, dataset)
             }
         }

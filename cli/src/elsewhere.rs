@@ -82,8 +82,8 @@ const FLAGS: [(&[&str], &str); 23] = [
         "the classes are those of the data: the folders in --dataset DIR; the last layer follows them",
     ),
     (
-        &["--data-path", "--train-dir", "--data-root", "--imagenet", "--val-dir", "--train-data"],
-        "pictures come from --dataset DIR, with a folder for each class; or DIR/train and DIR/test with such folders",
+        &["--data-path", "--data-root", "--imagenet", "--train-data"],
+        "pictures come from --dataset DIR, with a folder for each class; or DIR/train and DIR/test with such folders, or --train-dir and --test-dir",
     ),
     (
         &["--val-split", "--test-split", "--val-ratio"],

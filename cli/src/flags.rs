@@ -46,7 +46,7 @@ macro_rules! keys {
 
 keys! {
     /// Where the data are.
-    Origin: ["data.dataset", "data.labels", "data.label_columns", "data.label_separator", "data.color_mode", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
+    Origin: ["data.dataset", "data.labels", "data.label_columns", "data.label_separator", "data.train_dir", "data.val_dir", "data.test_dir", "data.color_mode", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
     /// When pictures are decoded.
     Stream: ["data.stream"];
     /// The names of classes, and how pictures are resized.
@@ -203,9 +203,16 @@ impl<K: Keys> Flags<K> {
         self.get(key).is_some()
     }
 
+    /// The key and the value of the flag that names the data.
+    pub fn data(&self) -> Option<(&'static str, &str)> {
+        ["data.labels", "data.train_dir", "data.dataset"]
+            .into_iter()
+            .find_map(|key| Some((key, self.get(key)?)))
+    }
+
     /// Whether a flag names the data; it replaces all that named them before.
     pub fn names_data(&self) -> bool {
-        ["data.dataset", "data.labels"].iter().any(|key| self.has(key))
+        self.data().is_some()
     }
 
     /// The same flags without the flag of a key.
@@ -275,16 +282,14 @@ impl<K: Keys> Flags<K> {
             *folder = std::path::absolute(&*folder).unwrap_or_else(|_| folder.clone());
         }
         let training = &mut config.training;
-        let data = &mut training.data;
-        for (key, file) in [
-            ("weights", &mut training.weights),
-            ("data.class_names", &mut data.class_names),
-            ("data.labels", &mut data.labels),
-        ] {
+        let mut class_names = training.data.class_names.take();
+        let others = [("weights", &mut training.weights), ("data.class_names", &mut class_names)];
+        for (key, file) in others.into_iter().chain(training.data.paths()) {
             if let Some(file) = file.as_mut().filter(|_| self.has(key)) {
                 *file = std::path::absolute(&*file).unwrap_or_else(|_| file.clone());
             }
         }
+        training.data.class_names = class_names;
     }
 }
 

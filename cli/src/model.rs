@@ -74,11 +74,6 @@ fn test_time(text: &str) -> Result<TestTime, String> {
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
-/// The flag that names the data, by its key, and its value.
-fn named_data(data: &Flags<Source>) -> Option<(&'static str, &str)> {
-    ["data.labels", "data.dataset"].into_iter().find_map(|key| Some((key, data.get(key)?)))
-}
-
 /// The channels of the images that flags name.
 fn color_mode(data: &Flags<Source>) -> anyhow::Result<Option<ColorMode>> {
     Ok(data.config()?.training.data.color_mode)
@@ -94,7 +89,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         color_mode: color_mode(data)?,
         preprocessing: weights.preprocessing,
         // Names of classes need no data.
-        dataset: named_data(data).filter(|_| names.is_none()).map(|(_, data)| data.to_owned()),
+        dataset: data.data().filter(|_| names.is_none()).map(|(_, data)| data.to_owned()),
     };
     // The folders to search. The data to measure on may differ from the training data.
     let named = ["data.color_mode", "data.class_names", "data.resize"].into_iter();
@@ -133,7 +128,7 @@ pub fn newest_network() -> towers_runs::Result<PathBuf> {
 /// Refuses flags for data where none are needed: models of towers hold the names of their classes.
 pub fn refuse_data(path: &Path, data: &Flags<Source>) -> anyhow::Result<()> {
     let address = || data.get("data.data_url").map(|url| ("data.data_url", url));
-    let Some((key, value)) = named_data(data).or_else(address) else { return Ok(()) };
+    let Some((key, value)) = data.data().or_else(address) else { return Ok(()) };
     let refuse = |why: &str| {
         let flag = flag_of(key);
         Err(usage(format!("{flag} is {value}, but must be left out with {}: {why}", path.display())))

@@ -178,6 +178,41 @@ fn other_pictures_are_another_run() {
     place.run(resume).ends(0);
 }
 
+/// A folder for each split, wherever it is, trains the network of one folder that holds them.
+#[test]
+fn each_split_may_have_its_own_folder() {
+    let place = Place::new();
+    pictures(&place);
+    place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0);
+    let at = |name: &str| place.path().join(name);
+    fs::rename(at("pictures/train"), at("learn")).unwrap();
+    fs::rename(at("pictures/test"), at("exam")).unwrap();
+    let train = |run: &str, flags: &str| format!("{} {flags}", TRAIN.replace("run", run));
+    let ran = place.run(&train("own", "--train-dir learn --test-dir exam --epochs 1")).ends(0);
+    ran.complains("small_cnn on learn (72 training images, 18 validation images from exam/), into own\n");
+    let losses = |run: &str| ["loss", "val_loss"].map(|name| place.last_epoch(run)[name].clone());
+    assert_eq!(losses("run"), losses("own"));
+    place.prints("evaluate own", "own on the 18 test images of learn");
+    draw(&place, "other/red", RED, 0..4);
+    assert_eq!(object(&place, "evaluate own --test-dir other --json")["samples"], 4);
+    place.run("train --resume run --train-dir learn --test-dir exam --epochs 2 --no-progress").ends(0);
+    fs::rename(at("exam"), at("gone")).unwrap();
+    let says = "exam, where the run's config.json expects its pictures; give --test-dir if they have moved";
+    place.refuses("evaluate own", says);
+    place.run("evaluate own --test-dir gone").ends(0);
+    place.write("own.toml", "like = 'quick'\nbatch_size = 8\n[data]\ntrain_dir = 'learn'\n");
+    let held = place.run("train --recipe own.toml --epochs 1 --no-progress --output held").ends(0);
+    held.complains("(60 training images, 12 validation images held back from training)");
+    for (flags, says) in [
+        ("--val-dir learn", "learn, but must be left out without --train-dir"),
+        ("--train-dir learn --dataset pictures", "pictures`, but must be left out with --train-dir"),
+        ("--train-dir learn --labels a.csv", "a.csv, but must be left out with --train-dir"),
+        ("--train-dir nowhere", "nowhere, but must be a folder"),
+    ] {
+        place.refuses(&train("x", flags), says);
+    }
+}
+
 /// The path of pictures does not matter.
 #[test]
 fn a_run_goes_on_with_a_folder_that_has_moved() {

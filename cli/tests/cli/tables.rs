@@ -94,7 +94,7 @@ fn tables_and_flags_that_do_not_fit_are_refused() {
         ),
         (
             "--labels berries/labels.csv --dataset cifar10",
-            "--dataset is cifar10, but must be left out with --labels",
+            "--dataset is `cifar10`, but must be left out with --labels",
         ),
     ] {
         place.refuses(&format!("{TRAIN} {flags}"), says);

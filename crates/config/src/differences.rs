@@ -78,7 +78,15 @@ impl Config {
 }
 
 /// Training options that may differ between ranks: paths, whose contents are compared by their digests.
-const COMPARED_BY_DIGEST: [&str; 4] = ["data.dataset", "data.labels", "weights", "weights_sha256"];
+const COMPARED_BY_DIGEST: [&str; 7] = [
+    "data.dataset",
+    "data.labels",
+    "data.train_dir",
+    "data.val_dir",
+    "data.test_dir",
+    "weights",
+    "weights_sha256",
+];
 
 /// The options that all ranks must agree on, with their values: all that decide bits, except for paths.
 pub fn agreed(config: &Config) -> Vec<(String, Value)> {

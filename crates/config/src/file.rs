@@ -116,10 +116,13 @@ fn beside(recipe: &Path, text: &str, config: &mut Config) -> Result<(), String> 
     {
         data.dataset = text_of(absolute)?;
     }
-    if let Some(labels) = &mut data.labels
-        && let Some(beside) = recipe.parent().map(|folder| folder.join(&*labels)).filter(|path| path.exists())
-    {
-        *labels = std::path::absolute(&beside).unwrap_or(beside);
+    for (_, path) in data.paths() {
+        if let Some(path) = path
+            && let Some(beside) =
+                recipe.parent().map(|folder| folder.join(&*path)).filter(|path| path.exists())
+        {
+            *path = std::path::absolute(&beside).unwrap_or(beside);
+        }
     }
     Ok(())
 }

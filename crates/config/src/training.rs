@@ -103,6 +103,12 @@ options! {
         label_columns: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--label-columns PATH,LABEL";
         /// What separates the classes of a picture in --labels, as a space; by default |
         label_separator: Option<String> = None, Kind::Text, "--label-separator SEP";
+        /// The class folders to train on, in place of --dataset; the classes are those of this folder
+        train_dir: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--train-dir DIR";
+        /// The class folders to validate on, with --train-dir; without this and --test-dir, pictures are held back from training
+        val_dir: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--val-dir DIR";
+        /// The class folders to test on, with --train-dir
+        test_dir: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--test-dir DIR";
         /// Scale the pictures of class folders, or the images of MNIST, to N x N, or to height x width, as in 48x40; by default 32, or 28
         image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW", with alias("crop"), with brief("Scale the pictures of a folder to N x N");
         /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data

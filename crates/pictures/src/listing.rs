@@ -62,10 +62,10 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// The pictures of `dir`; with `whole` as for
+    /// The pictures of `splits` of the data set `dir`; with `whole` as for
     /// [`Pictures::whole`](crate::Pictures::whole).
-    pub(crate) fn of(dir: &Path, whole: bool) -> Result<Listing> {
-        let Splits { root, all, train, validation, test, left_out } = Splits::of(dir)?;
+    pub(crate) fn of(dir: &Path, splits: Splits, whole: bool) -> Result<Listing> {
+        let Splits { root, all, train, validation, test, left_out } = splits;
         let has_train = all.is_some() || train.is_some();
         let first = all.or(train).or_else(|| test.clone().or(validation.clone()).filter(|_| whole));
         let Some(first) = first else {

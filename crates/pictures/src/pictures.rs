@@ -80,6 +80,24 @@ impl<'a> Pictures<'a> {
         Self::of(Source::ClassFolders(dir.into()))
     }
 
+    /// All pictures of folders in any places, each with class folders: one to train on, and those to validate and to test on. The
+    /// classes are those of the first one. Without the others, pictures are held back from training.
+    ///
+    /// ```no_run
+    /// use towers_pictures::Pictures;
+    ///
+    /// let pets = Pictures::split_folders("pets/train", Some("more/val"), None::<&str>).image_size(64, 64).read()?;
+    /// # Ok::<(), towers_pictures::Error>(())
+    /// ```
+    pub fn split_folders(
+        train: impl Into<PathBuf>,
+        validation: Option<impl Into<PathBuf>>,
+        test: Option<impl Into<PathBuf>>,
+    ) -> Self {
+        let (validation, test) = (validation.map(Into::into), test.map(Into::into));
+        Self::of(Source::SplitFolders { train: train.into(), validation, test })
+    }
+
     /// All pictures that a table lists.
     pub fn table(table: Table) -> Self {
         Self::of(Source::Table(table))

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::listing::Listing;
+use crate::splits::Splits;
 use crate::table::Table;
 
 /// What says which pictures there are, and which class each has.
@@ -11,6 +12,8 @@ use crate::table::Table;
 pub(crate) enum Source {
     /// A folder of class folders, or of splits that hold class folders.
     ClassFolders(PathBuf),
+    /// Folders of class folders, one for each split.
+    SplitFolders { train: PathBuf, validation: Option<PathBuf>, test: Option<PathBuf> },
     /// A table of pictures and their classes.
     Table(Table),
 }
@@ -19,7 +22,11 @@ impl Source {
     /// The pictures; with `whole` as for [`Pictures::whole`](crate::Pictures::whole).
     pub(crate) fn list(&self, whole: bool) -> Result<Listing> {
         match self {
-            Source::ClassFolders(dir) => Listing::of(dir, whole),
+            Source::ClassFolders(dir) => Listing::of(dir, Splits::of(dir)?, whole),
+            Source::SplitFolders { train, validation, test } => {
+                let splits = Splits::separate(train, validation.as_deref(), test.as_deref())?;
+                Listing::of(train, splits, whole)
+            }
             Source::Table(table) => table.list(whole),
         }
     }
@@ -27,7 +34,7 @@ impl Source {
     /// The folder that messages name pictures within.
     pub(crate) fn dir(&self) -> &Path {
         match self {
-            Source::ClassFolders(dir) => dir,
+            Source::ClassFolders(dir) | Source::SplitFolders { train: dir, .. } => dir,
             Source::Table(table) => table.dir(),
         }
     }

@@ -1,6 +1,7 @@
 //! Which folders of a data set are splits, and which are classes.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -89,6 +90,31 @@ impl Splits {
         }
         folders.iter().try_for_each(|folder| splits.add(folder))?;
         Ok(splits)
+    }
+
+    /// Folders with class folders in any places, each for one split.
+    ///
+    /// # Errors
+    /// [`Error::Splits`] if the first one has splits in it, or if two are the same.
+    pub(crate) fn separate(train: &Path, validation: Option<&Path>, test: Option<&Path>) -> Result<Splits> {
+        let Splits { root, all: Some(train), .. } = Splits::of(train)? else {
+            let reason =
+                "it has folders for splits in it; name one of them, or this folder as the whole data set";
+            return Err(Error::Splits { path: train.to_owned(), reason: reason.to_owned() });
+        };
+        let named = [Some(train.as_path()), validation, test];
+        let real = named.map(|folder| folder.and_then(|folder| fs::canonicalize(folder).ok()));
+        for (k, folder) in named.into_iter().enumerate() {
+            if let Some(folder) = folder
+                && real[k].is_some()
+                && real[..k].contains(&real[k])
+            {
+                let reason = "it is named for two splits, which must not share pictures".to_owned();
+                return Err(Error::Splits { path: folder.to_owned(), reason });
+            }
+        }
+        let [validation, test] = [validation, test].map(|folder| folder.map(Path::to_owned));
+        Ok(Splits { root, train: Some(train), validation, test, ..Splits::default() })
     }
 
     /// Adds a folder beside a split.

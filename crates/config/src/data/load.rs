@@ -157,9 +157,7 @@ fn load(
         let accepted = format!("{names}{paths}{hint}");
         return Err(Error::option("data.dataset", format!("`{name}`, which {found}"), accepted));
     };
-    if let Some(file) = set.labels.as_ref().filter(|file| !file.is_file()) {
-        return Err(Error::option("data.labels", file.display(), "the path of a CSV file"));
-    }
+    set.check_files()?;
     let mut data = format.read(Request { set, files, whole, listener: &mut listener })?;
     if let Some(file) = &set.class_names {
         ClassNames::read(file)?.apply_to(&mut data)?;

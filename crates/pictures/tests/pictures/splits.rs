@@ -115,6 +115,41 @@ fn classes_that_are_named_like_splits_are_read_in_a_folder_train() {
 }
 
 #[test]
+fn splits_may_lie_in_unrelated_places() {
+    let dirs = [
+        folder_of(&["pets/cat/1.png", "pets/cat/2.png", "pets/dog/1.png", "pets/dog/2.png", "pets/0.png"]),
+        folder_of(&["more/cat/3.png"]),
+        folder_of(&["dog/4.png", "dog/5.png"]),
+    ];
+    let [train, validation, test] = dirs.each_ref().map(TempDir::path);
+    let more = validation.join("more");
+    let read = |validation: Option<&Path>, test: Option<&Path>| {
+        Pictures::split_folders(train, validation, test).read().map_err(|error| error.to_string())
+    };
+    let (classes, from) = (vec!["cat", "dog"], |data: &Dataset| data.validation_from.clone());
+    let data = read(Some(&more), Some(test)).unwrap();
+    assert_eq!(counts(&data), (classes.clone(), 4, Some(1), 2));
+    assert_eq!(from(&data), Some(ValidationFrom::Validation("more/".into())));
+    let data = read(Some(&more), None).unwrap();
+    assert_eq!((counts(&data), data.tests_on_validation()), ((classes.clone(), 4, None, 1), true));
+    let data = read(None, Some(test)).unwrap();
+    assert_eq!((counts(&data), data.tests_on_validation()), ((classes.clone(), 4, None, 2), false));
+    let data = read(None, None).unwrap();
+    assert_eq!((counts(&data), from(&data)), ((classes, 2, None, 2), Some(ValidationFrom::HeldBack)));
+    let whole = Pictures::split_folders(train, None::<&Path>, Some(test)).whole(true).limit_train(0);
+    assert_eq!(whole.read().unwrap().test.len(), 2);
+
+    picture(test, "fox/1.png", (2, 2), [0; 3]);
+    let error = read(None, Some(test)).unwrap_err();
+    assert!(error.contains("fox: the training split has no class of this name"), "{error}");
+    let error = read(Some(&train.join("pets")), None).unwrap_err();
+    assert!(error.contains("pets: it is named for two splits, which must not share pictures"), "{error}");
+    let splits = folder_of(&["train/cat/1.png", "train/dog/1.png", "val/dog/2.png"]);
+    let error = Pictures::split_folders(splits.path(), None::<&Path>, None::<&Path>).read().unwrap_err();
+    assert!(error.to_string().contains("it has folders for splits in it; name one of them"), "{error}");
+}
+
+#[test]
 fn a_folder_to_measure_is_read_as_a_whole() {
     let whole = |names: &[&str]| {
         let dir = folder_of(names);

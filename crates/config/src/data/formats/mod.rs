@@ -48,7 +48,7 @@ pub(crate) fn find(dataset: &str) -> Option<&'static dyn Format> {
 impl DataSet {
     /// Its format, if there is data.
     pub(crate) fn found(&self) -> Option<&'static dyn Format> {
-        if self.labels.is_some() { Some(&Pictures) } else { find(&self.dataset) }
+        if self.has_own_files() { Some(&Pictures) } else { find(&self.dataset) }
     }
 
     /// Its format: that of pictures if there is none.
@@ -58,7 +58,7 @@ impl DataSet {
 
     /// Whether this is a named data set, not a folder or a file.
     pub fn is_named(&self) -> bool {
-        self.labels.is_none() && names().any(|name| name == self.dataset)
+        !self.has_own_files() && names().any(|name| name == self.dataset)
     }
 
     /// The recipe of a run that names none, and why it is not that of the tutorial.

@@ -28,9 +28,13 @@ impl Format for Pictures {
 
     fn read(&self, Request { set, files, whole, listener }: Request<'_>) -> Result<Dataset> {
         let [height, width, channels] = set.image();
-        let pictures = match &set.labels {
-            None => towers_pictures::Pictures::class_folders(&set.dataset),
-            Some(file) => {
+        let pictures = match (&set.labels, &set.train_dir) {
+            (None, None) => towers_pictures::Pictures::class_folders(&set.dataset),
+            (None, Some(train)) => {
+                let (validation, test) = (set.val_dir.as_ref(), set.test_dir.as_ref());
+                towers_pictures::Pictures::split_folders(train, validation, test)
+            }
+            (Some(file), _) => {
                 let mut table = Table::new(file).columns(&set.label_columns);
                 if let Some(folder) = set.table_folder() {
                     table = table.folder(folder);
