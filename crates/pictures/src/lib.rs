@@ -1,6 +1,7 @@
-//! Folders of class folders with pictures as data sets: PNG, JPEG, WebP, BMP and GIF, resized as Pillow does.
+//! Pictures of class folders, or of a table with their classes, as data sets: PNG, JPEG, WebP, BMP and GIF, resized as Pillow does.
 //!
-//! - [`read`] and [`Pictures`] make a [`Dataset`] of a folder, in memory or [streamed](Pictures::on_demand_above).
+//! - [`read`] and [`Pictures`] make a [`Dataset`] of folders, in memory or [streamed](Pictures::on_demand_above).
+//! - [`Table`] is a CSV file with the class of each picture.
 //! - [`picture`] and [`Decoder`] read single files.
 //! - [`Found`] tells which files of a folder are pictures.
 //!

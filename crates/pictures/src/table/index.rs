@@ -84,8 +84,9 @@ impl Index {
     /// ending may be left out.
     pub(crate) fn find(&self, name: &str) -> Result<u32, NotFound> {
         let name = name.replace('\\', "/");
-        let drive = |name: &str| name.as_bytes().get(1) == Some(&b':');
-        if name.starts_with('/') || drive(&name) {
+        // As in `C:\1.png`.
+        let has_drive = name.get(1..3) == Some(":/");
+        if name.starts_with('/') || has_drive {
             return Err(NotFound::Outside("it must be a path within the folder of the pictures"));
         }
         let parts: Vec<&str> = name.split('/').filter(|part| !part.is_empty() && *part != ".").collect();

@@ -80,9 +80,8 @@ impl Rows {
                     return Ok(true);
                 }
                 Err(NotFound::Several([one, two])) => {
-                    return refuse(format!(
-                        "`{name}` may be `{one}` or `{two}`; give its folder and its ending"
-                    ));
+                    let remedy = "name the folder that has one of them, or write path and ending";
+                    return refuse(format!("`{name}` may be `{one}` or `{two}`; {remedy}"));
                 }
                 Err(NotFound::Outside(why)) => return refuse(format!("`{name}` is refused: {why}")),
             };

@@ -303,7 +303,10 @@ fn what_is_wrong_with_a_table_is_said() {
         ("id,label\n5.tiff,a\n", &tiff),
         ("id,label\n../1.png,a\n", "line 2: `../1.png` is refused: it leads out of the folder"),
         ("id,label\n/1.png,a\n", "line 2: `/1.png` is refused: it must be a path within the folder"),
-        ("id,label\n3,a\n", "line 2: `3` may be `a/3.png` or `b/3.png`; give its folder and its ending"),
+        (
+            "id,label\n3,a\n",
+            "line 2: `3` may be `a/3.png` or `b/3.png`; name the folder that has one of them",
+        ),
         ("id,label\nb/4,a\n", "line 2: `b/4` may be `b/4.gif` or `b/4.png`"),
         ("id,label\n1,a\n1.png,b\n", "`1.png` is `a` in line 2, but `b` in line 3"),
         ("id,label\n1,a|b\n1.png,\n", "`1.png` is `a|b` in line 2, but no class in line 3"),
