@@ -15,7 +15,7 @@ use crate::table::text::Text;
 const SEPARATOR: &str = "|";
 
 /// The most numbers that multi-hot rows may take: one for each picture and class.
-const MOST_FLAGS: usize = 4 << 30;
+const MOST_FLAGS: u64 = 4 << 30;
 
 /// The classes of a table.
 pub(crate) struct Classes {
@@ -51,7 +51,7 @@ impl Classes {
         if count < least {
             return Err(text.refused(format!("it has {count} class{s}, but {least} or more are needed")));
         }
-        if table.rows.len().saturating_mul(count) > MOST_FLAGS && classes.multi_label {
+        if classes.multi_label && (table.rows.len() as u64).saturating_mul(count as u64) > MOST_FLAGS {
             let (rows, most) = (table.rows.len(), MOST_FLAGS);
             return Err(text.refused(format!("{rows} pictures times {count} classes are more than {most}")));
         }

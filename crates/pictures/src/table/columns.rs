@@ -82,6 +82,11 @@ pub(crate) struct Split {
 }
 
 impl Split {
+    /// The fields that say a split.
+    pub(crate) fn accepted(&self) -> &'static str {
+        if self.is_validation { "True and False" } else { "train, val and test" }
+    }
+
     /// The kind of split that a field says.
     pub(crate) fn kind(&self, field: &str) -> Option<Kind> {
         match field.to_lowercase().as_str() {
@@ -110,25 +115,20 @@ impl Columns {
     /// # Errors
     /// [`Error::Columns`] if that is not clear.
     pub(crate) fn of(text: &Text, given: &[String], is_picture: impl Fn(&str) -> bool) -> Result<Columns> {
-        let (first, second) = text.first_lines()?;
+        let empty = || text.refused("it has no line for a picture");
+        let [first, second] = text.first_lines()?;
+        let first = first.ok_or_else(empty)?;
         let table = Header { words: first.iter().map(|name| normal(name)).collect(), names: first, text };
         let has_header = !given.is_empty() || table.is_known() || !is_picture(&table.names[0]);
-        let mut columns = match (given.is_empty(), has_header) {
-            (false, _) => table.given(given)?,
-            (true, true) => table.guessed(&second, is_picture)?,
-            (true, false) if table.names.len() == 2 => {
-                let told = "it has no header; the first field of a line is the picture, the second its class";
-                let (path, labels, told) = (0, Labels::Names(1), vec![told.to_owned()]);
-                return Ok(Columns { path, labels, split: None, has_header, told });
-            }
-            (true, false) => {
-                let columns = table.names.len();
-                let reason =
-                    format!("it has {columns} columns and no header; put their names into a first line");
-                return Err(text.refused(reason));
-            }
+        let mut columns = if !has_header {
+            table.bare()?
+        } else {
+            let row = second.ok_or_else(empty)?;
+            let mut columns =
+                if given.is_empty() { table.guessed(&row, is_picture)? } else { table.given(given)? };
+            columns.split = table.split(&row, &mut columns)?;
+            columns
         };
-        columns.split = table.split(&second, &mut columns)?;
         let separator = match text.separator {
             b',' => None,
             b'\t' => Some("tabs".to_owned()),
@@ -166,6 +166,18 @@ impl Header<'_> {
     fn refused(&self, reason: impl Into<String>) -> Error {
         let columns = self.names.clone();
         Error::Columns { path: self.text.path().to_owned(), reason: reason.into(), columns }
+    }
+
+    /// The columns of a table whose first line is no header.
+    fn bare(&self) -> Result<Columns> {
+        let columns = self.names.len();
+        if columns != 2 {
+            let reason = format!("it has {columns} columns and no header; put their names into a first line");
+            return Err(self.text.refused(reason));
+        }
+        let told = "it has no header; the first field of a line is the picture, the second its class";
+        let (path, labels, told) = (0, Labels::Names(1), vec![told.to_owned()]);
+        Ok(Columns { path, labels, split: None, has_header: false, told })
     }
 
     /// The columns with these names.
@@ -264,14 +276,12 @@ impl Header<'_> {
             for column in self.named(known).into_iter().filter(|column| !is_read(column)) {
                 let (name, field) = (self.names[column].clone(), &row[column]);
                 let split = Split { column, name, is_validation };
-                if split.kind(field).is_some() || is_validation || self.words[column] == "split" {
+                let word = &self.words[column];
+                if split.kind(field).is_some() || word == "split" || word.starts_with("is_") {
                     found.push(split);
                 } else {
-                    let told = format!(
-                        "`{}` is not read, since `{field}` is none of train, val and test",
-                        split.name
-                    );
-                    columns.told.push(told);
+                    let (name, accepted) = (&split.name, split.accepted());
+                    columns.told.push(format!("`{name}` is not read, since `{field}` is none of {accepted}"));
                 }
             }
         }

@@ -36,12 +36,20 @@ use text::Text;
 /// Classes are sorted by name, or as numbers if all are whole numbers. Pictures have the order of class and path. Fields are separated
 /// by commas, semicolons or tabs.
 ///
-/// ```no_run
+/// ```
 /// use towers_pictures::{Pictures, Table};
 ///
-/// let breeds = Table::new("dog-breed/labels.csv").folder("dog-breed/train").columns(["id", "breed"]);
-/// let dogs = Pictures::table(breeds).image_size(64, 64).read()?;
-/// # Ok::<(), towers_pictures::Error>(())
+/// let folder = tempfile::tempdir()?;
+/// std::fs::create_dir(folder.path().join("train"))?;
+/// for name in ["1", "2", "3", "4"] {
+///     image::RgbImage::new(40, 30).save(folder.path().join("train").join(name).with_extension("png"))?;
+/// }
+/// let file = folder.path().join("labels.csv");
+/// std::fs::write(&file, "id,breed\n1,pug\n2,boxer\n3,pug\n4,boxer\n")?;
+/// let table = Table::new(file).columns(["id", "breed"]);
+/// let dogs = Pictures::table(table).image_size(24, 24).read()?;
+/// assert_eq!((dogs.classes, dogs.train.images.dim()), (vec!["boxer".into(), "pug".into()], (2, 24, 24, 3)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Table {

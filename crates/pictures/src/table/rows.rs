@@ -66,6 +66,8 @@ impl Rows {
         let (mut rows, mut labels) = (Vec::new(), Vec::new());
         let mut known: HashMap<Label, u32> = HashMap::new();
         let (mut missing, mut total, mut header) = (Faults::default(), 0_usize, columns.has_header);
+        // Whether a class that a picture lacks is 0 or -1.
+        let mut none = [false; 2];
         text.each(|line, fields| {
             if std::mem::take(&mut header) {
                 return Ok(true);
@@ -96,6 +98,7 @@ impl Rows {
                     let mut set = Vec::new();
                     for (class, (column, name)) in flags.iter().enumerate() {
                         let field = &fields[*column];
+                        none[usize::from(field.starts_with('-'))] |= flag(field) == Some(false);
                         match flag(field) {
                             Some(true) => set.push(class as u16),
                             Some(false) => {}
@@ -115,9 +118,8 @@ impl Rows {
                     Some(kind) => kind,
                     None => {
                         let (field, name) = (&fields[split.column], &split.name);
-                        return refuse(format!(
-                            "`{field}` in the column `{name}` is no split; write train, val or test"
-                        ));
+                        let accepted = split.accepted();
+                        return refuse(format!("`{field}` in the column `{name}` is none of {accepted}"));
                     }
                 },
             };
@@ -128,6 +130,10 @@ impl Rows {
             rows.push(Row { picture, label, kind, line });
             Ok(true)
         })?;
+        if none == [true, true] {
+            let reason = "its columns of classes have both 0 and -1; write 0 where a picture lacks a class";
+            return Err(text.refused(reason));
+        }
         if let Some((line, name)) = missing.first {
             let (count, why) = (missing.count, index.why_not(&name));
             let (are, s) = if count == 1 { ("is", "") } else { ("are", "s") };

@@ -40,18 +40,15 @@ impl Text {
         Ok(Text { path: path.to_owned(), separator: separator(&text), text })
     }
 
-    /// The fields of the first line with any, and of the next one.
-    pub(crate) fn first_lines(&self) -> Result<(Vec<String>, Vec<String>)> {
-        let mut lines = Vec::new();
+    /// The fields of the first two lines with any.
+    pub(crate) fn first_lines(&self) -> Result<[Option<Vec<String>>; 2]> {
+        let mut lines = [None, None];
         self.each(|_, fields| {
-            lines.push(fields.iter().map(str::to_owned).collect());
-            Ok(lines.len() < 2)
+            let second = usize::from(lines[0].is_some());
+            lines[second] = Some(fields.iter().map(str::to_owned).collect());
+            Ok(second == 0)
         })?;
-        let mut lines = lines.into_iter();
-        match (lines.next(), lines.next()) {
-            (Some(first), Some(second)) => Ok((first, second)),
-            _ => Err(self.refused("it has no line for a picture")),
-        }
+        Ok(lines)
     }
 
     /// Shows lines with their numbers until `see` returns false, all of as many fields. Those of empty fields are skipped.
@@ -61,7 +58,7 @@ impl Text {
         let mut reader = builder.from_reader(self.text.as_bytes());
         let (mut fields, mut columns) = (StringRecord::new(), None);
         while reader.read_record(&mut fields).map_err(|error| self.refused(error.to_string()))? {
-            let line = fields.position().map_or(0, csv::Position::line);
+            let line = fields.position().map_or(0, |at| self.line(at));
             if fields.iter().all(str::is_empty) {
                 continue;
             }
@@ -78,6 +75,13 @@ impl Text {
             }
         }
         Ok(())
+    }
+
+    /// The line of a record, whose position is before the empty lines that the reader has skipped.
+    fn line(&self, at: &csv::Position) -> u64 {
+        let rest = self.text.as_bytes().get(at.byte() as usize..).unwrap_or_default();
+        let empty = rest.iter().take_while(|byte| b"\r\n".contains(byte)).filter(|byte| **byte == b'\n');
+        at.line() + empty.count() as u64
     }
 
     /// The table's file.

@@ -210,13 +210,21 @@ fn a_column_of_words_decides_the_splits() {
     assert_eq!((data.validation_from, data.test.len()), (Some(ValidationFrom::HeldBack), 2));
     assert_eq!(said[1], "`fold` is not read, since `1` is none of train, val and test");
 
+    let text = animals(|name, class| format!("{name},{class},?"));
+    let (data, said) = told(dir.path(), &format!("image,label,valid\n{text}"));
+    assert_eq!(
+        (data.test.len(), &said[1][..]),
+        (2, "`valid` is not read, since `?` is none of True and False")
+    );
+
     let measured = |text: &str| {
         let table = table_in(dir.path(), text);
         let data = Pictures::table(table).whole(true).limit_train(0).read().unwrap();
         (data.classes, data.train.len(), data.test.len(), data.validation_from)
     };
     let (cat, whole) = (vec!["cat".to_owned()], Some(ValidationFrom::Whole));
-    assert_eq!(measured("image,label\nc1,cat\nc2,cat\n"), (cat.clone(), 0, 2, whole));
+    assert_eq!(measured("image,label\nc1,cat\nc2,cat\n"), (cat.clone(), 0, 2, whole.clone()));
+    assert_eq!(measured("c1.png,cat"), (cat.clone(), 0, 1, whole));
     let test = Some(ValidationFrom::Test("the column `set`".into()));
     assert_eq!(measured("image,label,set\nc1,cat,test\n"), (cat, 0, 1, test));
 }
@@ -318,10 +326,21 @@ fn what_is_wrong_with_a_table_is_said() {
             "id,label,split\n1,a,train\n1,a,val\n2,b,train",
             "`1.png` is in one split in line 2, in another in line 3",
         ),
-        ("id,label,split\n1,a,train\n2,b,extra\n", "line 3: `extra` in the column `split` is no split"),
+        (
+            "id,label,split\n1,a,train\n2,b,extra\n",
+            "line 3: `extra` in the column `split` is none of train, val and test",
+        ),
+        (
+            "\nid,label,is_valid\n1,\"a\nb\",no\n\n2,b,\n",
+            "line 6: `` in the column `is_valid` is none of True and False",
+        ),
+        (
+            "id,cat,dog\n1,0,1\n2,-1,1\n",
+            "its columns of classes have both 0 and -1; write 0 where a picture lacks",
+        ),
         (
             "id,label,split\n1,a,0\n2,b,1\n",
-            "line 2: `0` in the column `split` is no split; write train, val or test",
+            "line 2: `0` in the column `split` is none of train, val and test",
         ),
         ("id,label,split,is_valid\n1,a,val,1\n", "its columns `split` and `is_valid` both name splits"),
         (
