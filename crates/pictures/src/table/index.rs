@@ -87,11 +87,11 @@ impl Index {
         // As in `C:\1.png`.
         let has_drive = name.get(1..3) == Some(":/");
         if name.starts_with('/') || has_drive {
-            return Err(NotFound::Outside("it must be a path within the folder of the pictures"));
+            return Err(NotFound::Outside("it is an absolute path"));
         }
         let parts: Vec<&str> = name.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         if parts.contains(&"..") {
-            return Err(NotFound::Outside("it leads out of the folder of the pictures"));
+            return Err(NotFound::Outside("it leads out of a folder"));
         }
         let name = parts.join("/");
         let keys = if parts.len() > 1 { 2 } else { KEYS.len() };

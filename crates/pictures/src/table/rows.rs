@@ -85,7 +85,10 @@ impl Rows {
                     let remedy = "name the folder that has one of them, or write path and ending";
                     return refuse(format!("`{name}` may be `{one}` or `{two}`; {remedy}"));
                 }
-                Err(NotFound::Outside(why)) => return refuse(format!("`{name}` is refused: {why}")),
+                Err(NotFound::Outside(why)) => {
+                    let root = index.root().display();
+                    return refuse(format!("`{name}` is refused: {why}; it must be a path within {root}"));
+                }
             };
             if index.leads_out(picture) {
                 return refuse(format!(

@@ -309,8 +309,14 @@ fn what_is_wrong_with_a_table_is_said() {
         ),
         ("id,label\n7,a\n1,a\n8,b\n", &missing),
         ("id,label\n5.tiff,a\n", &tiff),
-        ("id,label\n../1.png,a\n", "line 2: `../1.png` is refused: it leads out of the folder"),
-        ("id,label\n/1.png,a\n", "line 2: `/1.png` is refused: it must be a path within the folder"),
+        (
+            "id,label\n../1.png,a\n",
+            "line 2: `../1.png` is refused: it leads out of a folder; it must be a path within ",
+        ),
+        (
+            "id,label\n/1.png,a\n",
+            "line 2: `/1.png` is refused: it is an absolute path; it must be a path within ",
+        ),
         (
             "id,label\n3,a\n",
             "line 2: `3` may be `a/3.png` or `b/3.png`; name the folder that has one of them",
