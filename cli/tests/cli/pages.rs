@@ -140,13 +140,15 @@ fn little(args: &[String]) -> Vec<&'static str> {
         Some("selftest") => &[["--only", "pooling,small_cnn,sums"]],
         _ => &[],
     };
-    let more = more.iter().filter(|[flag, _]| !has(flag)).flatten().copied();
+    let has_data = has("--labels") || has("--train-dir");
+    let is_given = |flag: &str| has(flag) || (flag == "--dataset" && has_data);
+    let more = more.iter().filter(|[flag, _]| !is_given(flag)).flatten().copied();
     let trains = args.first().is_some_and(|command| command == "train");
     let quiet = (trains && !has("--no-progress") && !has("--tui")).then_some("--no-progress");
     more.chain(quiet).collect()
 }
 
-/// A folder with everything that the pages assume: two runs, pictures, a folder of class folders, weights of
+/// A folder with everything that the pages assume: two runs, pictures, class folders, tables of labels, weights of
 /// Keras.
 fn furnished() -> Place {
     let place = Place::new();
@@ -166,6 +168,20 @@ fn furnished() -> Place {
             }
         }
     }
+    for folder in ["more-pets/cat", "more-pets/dog", "exam/cat"] {
+        let folder = at(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy(at("photo.png"), folder.join("0.png")).unwrap();
+    }
+    fs::create_dir_all(at("dog-breed/train")).unwrap();
+    (0..40).for_each(|k| {
+        fs::copy(at("photo.png"), at(&format!("dog-breed/train/{k}.png"))).unwrap();
+    });
+    let breeds = (0..40).map(|k| format!("{k},{}\n", if k % 2 == 0 { "dingo" } else { "pug" }));
+    place.write("dog-breed/labels.csv", format!("id,breed\n{}", breeds.collect::<String>()));
+    place.write("dog-breed/more.csv", "id,breed\n7,pug\n8,dingo\n");
+    let species = |class: &str| (0..9).map(|k| format!("{class}/{k:03},{class}\n")).collect::<String>();
+    place.write("species.csv", format!("file,species\n{}{}", species("cat"), species("dog")));
     // The content of a picture decides its format, not its name.
     fs::copy(at("photo.png"), at("photo.jpg")).unwrap();
     for name in ["another.png", "cat.png"] {

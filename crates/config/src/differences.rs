@@ -1,6 +1,6 @@
 use crate::config::value_of;
 use crate::table::is_training;
-use crate::{Config, table, tables};
+use crate::{Config, DATA_SOURCE, table, tables};
 use serde_json::Value;
 
 /// An option in which two configurations differ.
@@ -77,21 +77,15 @@ impl Config {
     }
 }
 
-/// Training options that may differ between ranks: paths, whose contents are compared by their digests.
-const COMPARED_BY_DIGEST: [&str; 7] = [
-    "data.dataset",
-    "data.labels",
-    "data.train_dir",
-    "data.val_dir",
-    "data.test_dir",
-    "weights",
-    "weights_sha256",
-];
+/// Training options that may differ between ranks, beside those that name the data: paths, whose contents are compared by their
+/// digests.
+const COMPARED_BY_DIGEST: [&str; 2] = ["weights", "weights_sha256"];
 
 /// The options that all ranks must agree on, with their values: all that decide bits, except for paths.
 pub fn agreed(config: &Config) -> Vec<(String, Value)> {
     let all = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
-    let agreed = all.filter(|key| is_training(key) && !COMPARED_BY_DIGEST.contains(&key.as_str()));
+    let by_digest = |key: &str| COMPARED_BY_DIGEST.contains(&key) || DATA_SOURCE.contains(&key);
+    let agreed = all.filter(|key| is_training(key) && !by_digest(key));
     let also = ["epochs", "device_weights", "max_steps", "terminate_on_nan"].map(str::to_owned);
     let values = serde_json::to_value(config).unwrap_or_default();
     agreed.chain(also).map(|key| (key.clone(), value_of(&values, &key).clone())).collect()
