@@ -147,7 +147,7 @@ fn lower_node(
 fn loss(mut builder: Builder, y: TensorId, slots: &Slots, gradient: bool) -> Result<Program> {
     let labels = builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
     let metrics = builder.fixed("metrics", Arena::Gradients, slots.metrics);
-    let loss = ops::CrossEntropy { gradient };
+    let loss = ops::CrossEntropy { gradient, multi_label: false };
     let results = builder.in_phase(Phase::Loss).push(loss, &[y, labels], &[metrics])?;
     let output_gradient = results.first().copied().filter(|_| gradient);
     Ok(Program { output_gradient, ..builder.finish(y) })
