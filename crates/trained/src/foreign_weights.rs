@@ -290,6 +290,7 @@ impl ForeignWeights {
             architecture,
             classes: names,
             named,
+            multi_label: false,
             dataset,
             image,
             input,

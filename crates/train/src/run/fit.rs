@@ -365,7 +365,9 @@ impl Run<'_> {
         worker.record(record.clone());
         let PreparedRun { config, data, .. } = worker.run;
         if !config.outputs.no_warnings {
-            let classes = (!data.class_weights.are_given()).then_some(data.classes.len());
+            // A sigmoid guesses between two.
+            let classes = if data.labelling.multi_hot().is_some() { 2 } else { data.classes.len() };
+            let classes = (!data.labelling.is_weighted()).then_some(classes);
             let warning = early_warnings::of_epoch(&worker.state.history, classes);
             warning.iter().for_each(|warning| observers.warn(warning));
         }
