@@ -52,6 +52,11 @@ fn a_run_learns_resumes_evaluates_and_predicts() {
     place.run("export whole -o net.onnx").ends(0);
     let own = place.run("predict two.png --model whole").ends(0).out();
     assert_eq!(place.run("predict two.png --model net.onnx").ends(0).out(), own);
+    // A state dict of PyTorch says that they belong to it.
+    place.run("export whole -o net.py").ends(0);
+    assert_eq!(place.run("predict two.png --model net.safetensors").ends(0).out(), own);
+    place.run("export whole -o own.safetensors").ends(0);
+    assert_eq!(place.run("predict two.png --model own.safetensors").ends(0).out(), own);
 
     place.run("report whole -o page.html").ends(0);
     let page = place.read("page.html");

@@ -6,7 +6,8 @@
 // Layout: rows of c logits with a row stride; outputs alike. Labels: one u32 a row; mixed ones five, the label, the other
 // label, and the bits of how much the first counts and of both weights. Multi-hot ones a bit for each class, 32 to a word.
 // Geometry: `team` threads, a power of two up to 32, share a row; blocks of BLOCK threads, any number for softmax. For
-// softmax_xent and sigmoid_xent exactly as many as make a team for every row, so that the shapes decide in which order losses are added.
+// softmax_xent and sigmoid_xent exactly as many as make a team for every row, so that the shapes decide in which order
+// losses are added.
 // Writes: all outputs =.
 #include "towers.cuh"
 

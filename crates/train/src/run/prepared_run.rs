@@ -33,6 +33,11 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
     if own != wanted {
         return Err(Error::about("the network", own, format!("{wanted}: those of the data")));
     }
+    let several = |split: &Split| split.multi_hot.is_some();
+    if data.validation.as_ref().is_some_and(|split| several(split) != data.is_multi_label()) {
+        let accepted = "as those to train on: one a picture, or several";
+        return Err(Error::about("the labels of the validation data", "of another kind", accepted));
+    }
     match (model.is_multi_label(), data.is_multi_label()) {
         (true, false) => Err(Error::about(
             "the last layer of the network",
