@@ -162,13 +162,17 @@ pub struct PredictArgs {
     /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run
     #[arg(long, value_name = "RUN")]
     pub model: Option<PathBuf>,
-    /// Print the K most likely classes
-    #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
-    pub top: usize,
+    /// Print the K most likely classes; by default 3, and of a network for several labels a picture all above the threshold
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub top: Option<usize>,
+    /// The probability above which a picture has a class, of a network for several labels a picture; by default 0.5
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub threshold: Option<f32>,
     /// One JSON object per line and picture, instead of text
     #[arg(long)]
     pub json: bool,
-    /// A table of comma-separated values instead of text: image, class, probability, class_2, probability_2, ...
+    /// A table of comma-separated values instead of text: image, class, probability, class_2, probability_2, ...; of several labels
+    /// a picture image, labels, probabilities, each a list with | between
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use crate::args::EvaluateArgs;
 use crate::error::at_least_one;
 use crate::flags::{Flags, Keys};
-use crate::predict::record;
+use crate::predict::{SEPARATOR, record};
 use crate::{data, print};
 use serde_json::json;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use towers_config::Config;
 use towers_dataset::Dataset;
 use towers_runs::folder_must_exist;
 use towers_runs::newest;
-use towers_trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Prediction, Resizing};
+use towers_trained::{ClassScores, Classifier, ColorMode, Evaluation, MODEL_FILE, Prediction, Resizing};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
@@ -103,9 +103,20 @@ pub fn data_of<K: Keys>(
 /// The line of a test image: its file or number, its label, the likeliest class, and the probabilities.
 fn row(data: &Dataset, classes: &[String], sample: usize, prediction: &Prediction) -> Vec<String> {
     let image = data.test.path(sample).map_or_else(|| sample.to_string(), |path| path.display().to_string());
-    let label = data.classes[usize::from(data.test.labels[sample])].clone();
-    let (likeliest, _) = prediction.ranked()[0];
-    let own = [image, label, classes[likeliest].clone()].into_iter();
+    let joined = |names: Vec<&str>| names.join(SEPARATOR);
+    let (label, predicted) = match &data.test.multi_hot {
+        Some(rows) => {
+            let own = rows.row(sample).into_iter().zip(&data.classes).filter(|&(&has, _)| has == 1);
+            let taken = classes.iter().zip(&prediction.probabilities).filter(|(_, share)| **share > 0.5);
+            let taken = taken.map(|(class, _)| class.as_str()).collect();
+            (joined(own.map(|(_, class)| class.as_str()).collect()), joined(taken))
+        }
+        None => {
+            let label = data.classes[usize::from(data.test.labels[sample])].clone();
+            (label, classes[prediction.ranked()[0].0].clone())
+        }
+    };
+    let own = [image, label, predicted].into_iter();
     own.chain(prediction.probabilities.iter().map(f32::to_string)).collect()
 }
 
@@ -113,8 +124,18 @@ fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde
     let Measured { run, data, all, .. } = measured;
     let mut object = json!({
         "run": run.display().to_string(), "dataset": data.name, "samples": e.samples, "test_samples": all, "loss": e.loss, "acc": e.acc,
-        "classes": classifier.classes, "class_acc": e.class_accuracy(), "confusion": e.confusion,
+        "classes": classifier.classes,
     });
+    if classifier.is_multi_label() {
+        let scores = e.class_scores();
+        let of = |value: fn(&ClassScores) -> serde_json::Value| scores.iter().map(value).collect::<Vec<_>>();
+        object["class_precision"] = of(|scores| scores.precision.into()).into();
+        object["class_recall"] = of(|scores| scores.recall.into()).into();
+        object["class_f1"] = of(|scores| scores.f1.into()).into();
+        object["class_samples"] = of(|scores| scores.samples.into()).into();
+    } else {
+        (object["class_acc"], object["confusion"]) = (json!(e.class_accuracy()), json!(e.confusion));
+    }
     e.metrics.iter().for_each(|(name, value)| object[name] = value.into());
     object
 }
@@ -128,6 +149,9 @@ fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String
     let more = e.metrics.iter().map(|(name, value)| format!(" - {name}: {value:.4}"));
     let _ = writeln!(out, "loss: {} - acc: {:.4}{}\n", figure(e.loss), e.acc, more.collect::<String>());
     let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);
+    if classifier.is_multi_label() {
+        return out + &scores_by_class(&classifier.classes, e);
+    }
     for (k, (class, acc)) in classifier.classes.iter().zip(e.class_accuracy()).enumerate() {
         let wrong =
             e.confusion[k].iter().enumerate().filter(|&(other, _)| other != k).max_by_key(|&(_, n)| n);
@@ -137,6 +161,19 @@ fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String
         });
         let share = if acc.is_nan() { "no images".into() } else { format!("{acc:.4}") };
         let _ = writeln!(out, "  {class:width$}  {share}{note}");
+    }
+    out
+}
+
+/// A line for each class of pictures with any number of them.
+fn scores_by_class(classes: &[String], e: &Evaluation) -> String {
+    let width = classes.iter().map(String::len).max().unwrap_or(0).max("class".len());
+    let mut out = format!("  {:width$}  precision  recall  f1      images\n", "class");
+    let number = |share: f64| if share.is_nan() { "–".to_owned() } else { format!("{share:.4}") };
+    for (class, ClassScores { samples, precision, recall, f1, .. }) in classes.iter().zip(e.class_scores()) {
+        let [precision, recall, f1] = [precision, recall, f1].map(number);
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  {class:width$}  {precision:9}  {recall:6}  {f1:6}  {samples}");
     }
     out
 }

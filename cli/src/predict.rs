@@ -2,7 +2,7 @@
 
 use crate::args::PredictArgs;
 use crate::data::LoadProgress;
-use crate::error::{at_least_one, sentence};
+use crate::error::{at_least_one, sentence, usage};
 use crate::model::{self, newest_network};
 use crate::print::{self, note};
 use anyhow::{Context, anyhow};
@@ -14,11 +14,17 @@ use std::process::ExitCode;
 use towers_pictures::{Decoder, ENDINGS, Found, Progress};
 use towers_trained::{Prediction, classify_batches};
 
+/// Between the labels of a picture in a table.
+pub const SEPARATOR: &str = "|";
+
 /// The number of pictures that are decoded, classified and printed together.
 const BATCH: usize = 64;
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
-    at_least_one("--top", args.top)?;
+    args.top.map_or(Ok(()), |top| at_least_one("--top", top))?;
+    if let Some(threshold) = args.threshold.filter(|threshold| !(0.0..=1.0).contains(threshold)) {
+        return Err(usage(format!("--threshold is {threshold}, but must be a probability from 0 to 1")));
+    }
     let path = match &args.model {
         Some(model) => model.clone(),
         // A run's folder is easily given as a picture here.
@@ -36,7 +42,14 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let decoder = Decoder::new(replicas[0].image()).map_err(towers_config::Error::from)?;
     let decoder = decoder.resize(replicas[0].resizing().0).free_memory(towers_config::memory::available);
     let classes = replicas[0].classes.clone();
-    let format = Format { top: args.top.min(classes.len()), classes, json: args.json, csv: args.csv };
+    let several = replicas[0].is_multi_label();
+    if let Some(threshold) = args.threshold.filter(|_| !several) {
+        let accepted = "left out: the network tells one class a picture";
+        return Err(usage(format!("--threshold is {threshold}, but must be {accepted}")));
+    }
+    let threshold = several.then_some(args.threshold.unwrap_or(0.5));
+    let top = args.top.unwrap_or(if several { classes.len() } else { TOP }).min(classes.len());
+    let format = Format { top, threshold, classes, json: args.json, csv: args.csv };
     if !print::is_read(&format.header()?)? {
         return Ok(ExitCode::SUCCESS);
     }
@@ -78,6 +91,9 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// Classes that are printed by default.
+const TOP: usize = 3;
+
 /// The file itself, whatever its name; for a folder, the pictures in it and below, and a note on the other
 /// files. Calls `refuse` for folders that can't be read, and continues.
 fn pictures(path: &Path, refuse: &mut impl FnMut(&anyhow::Error)) -> Vec<PathBuf> {
@@ -102,6 +118,8 @@ fn pictures(path: &Path, refuse: &mut impl FnMut(&anyhow::Error)) -> Vec<PathBuf
 struct Format {
     classes: Vec<String>,
     top: usize,
+    /// The probability above which a picture has a class, if it has any number of them.
+    threshold: Option<f32>,
     json: bool,
     csv: bool,
 }
@@ -116,17 +134,28 @@ impl Format {
         if !self.csv {
             return Ok(String::new());
         }
+        if self.threshold.is_some() {
+            return record(["image", "labels", "probabilities"].map(str::to_owned).into_iter());
+        }
         record(iter::once("image".to_owned()).chain((1..=self.top).flat_map(column)))
     }
 
     fn line(&self, file: &Path, prediction: &Prediction) -> anyhow::Result<String> {
         // JSON has no names that are not UTF-8.
         let file = file.display().to_string();
-        let ranked = prediction.ranked();
+        let ranked = self.threshold.map_or_else(|| prediction.ranked(), |least| prediction.above(least));
         let top = ranked.iter().take(self.top).map(|&(k, p)| (self.classes[k].as_str(), p));
         if self.json {
             let classes: Vec<_> = top.map(|(class, p)| json!({ "class": class, "probability": p })).collect();
             return Ok(format!("{}\n", json!({ "image": file, "classes": classes })));
+        }
+        if let Some(threshold) = self.threshold.filter(|_| self.csv || ranked.is_empty()) {
+            if !self.csv {
+                return Ok(format!("{file}: no class above {:.1}%\n", 100.0 * threshold));
+            }
+            let (classes, probabilities): (Vec<_>, Vec<_>) =
+                top.map(|(class, p)| (class, p.to_string())).unzip();
+            return record([file, classes.join(SEPARATOR), probabilities.join(SEPARATOR)].into_iter());
         }
         if self.csv {
             return record(

@@ -13,7 +13,7 @@ import pathlib
 import keras
 import numpy as np
 import sklearn
-from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 
 rng = np.random.default_rng(7)
 
@@ -61,9 +61,32 @@ def cases():
     yield case("two classes", labels, scores(labels, 2, 0.75))
 
 
+def multi_label(name, has, logits):
+    """Samples with any number of classes, taken for those with a probability above a half."""
+    taken = logits > 0
+    precision, recall, f1, _ = precision_recall_fscore_support(has, taken, average="macro", zero_division=0)
+    metric = keras.metrics.AUC(multi_label=True, num_labels=has.shape[1])
+    metric.update_state(has, 1 / (1 + np.exp(-logits)))
+    values = {"precision": precision, "recall": recall, "f1": f1, "auc": float(metric.result()), "exact_acc": accuracy_score(has, taken)}
+    return {"name": name, "labels": has.tolist(), "scores": logits.tolist(), "values": values}
+
+
+def multi_label_cases():
+    own = np.random.default_rng(8)
+    for name, classes in [("three classes", 3), ("forty classes", 40)]:
+        has = own.integers(0, 2, (100, classes))
+        logits = own.integers(-8, 9, (100, classes)) / 4 + has
+        yield multi_label(name, has, logits)
+    has[:, 7] = 0
+    has[:, 8] = 1
+    logits[:, 7] = -1
+    yield multi_label("a class that none has and one that all have", has, logits)
+
+
 golden = {
     "keras": keras.__version__,
     "scikit-learn": sklearn.__version__,
     "cases": list(cases()),
+    "multi_label": list(multi_label_cases()),
 }
 pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(golden, indent=None, separators=(",", ":")) + "\n")

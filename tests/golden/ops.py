@@ -126,6 +126,28 @@ def binary_cross_entropy():
     save("bce.probabilities", torch.sigmoid(tensor(logits)))
 
 
+def multi_label():
+    """Multi-hot labels: Keras' binary cross-entropy and accuracy of a sigmoid for each class, which is PyTorch's loss too."""
+    own = np.random.default_rng(40)
+    logits = np.round(own.standard_normal((6, 40)) * 2**9) / 2**7
+    labels = own.integers(0, 2, (6, 40))
+    labels[2] = 0
+    save("multi_label.logits", logits)
+    save("multi_label.labels", labels.astype(np.uint32))
+    for name, smoothing in [("hard", 0.0), ("smooth", 0.125)]:
+        x, y = tensor(logits), tensor(labels, grad=False)
+        smoothed = y * (1 - smoothing) + smoothing / 2
+        losses = keras.ops.binary_crossentropy(smoothed, x, from_logits=True).mean(-1)
+        loss = keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=smoothing)
+        assert abs(losses.mean() - loss(y, x)) < 1e-6
+        assert abs(losses.mean() - F.binary_cross_entropy_with_logits(x, smoothed)) < 1e-12
+        (losses.sum() / 8).backward()
+        save(f"multi_label.{name}.loss", losses.sum().reshape(1))
+        save(f"multi_label.{name}.dlogits", x.grad)
+    right = keras.metrics.binary_accuracy(labels, torch.sigmoid(tensor(logits)))
+    save("multi_label.correct", np.array([float(right.sum()) / 40]))
+
+
 def pooling():
     """Windows that overlap, with padding, over numbers of which many are equal."""
     for name, side, kernel, stride, pad in [("3s2", 9, 3, 2, 0), ("3s2p1", 8, 3, 2, 1), ("2s2", 7, 2, 2, 0)]:
@@ -223,6 +245,7 @@ def group_norm():
 batch_norm()
 cross_entropy()
 binary_cross_entropy()
+multi_label()
 pooling()
 optimizers()
 activation("gelu", F.gelu)

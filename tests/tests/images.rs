@@ -127,7 +127,12 @@ impl Set {
         labels.iter().enumerate().for_each(|(k, &label)| values[k * CLASSES + label as usize] = 64.0);
         let (logits, of_batch) = (trial.activations(at, &values), trial.labels(&[]));
         let metrics = trial.run(Arena::Gradients, &[0.0; 2]);
-        trial.step(CrossEntropy { gradient: false }, &[logits, of_batch], &[metrics], Write::Set);
+        trial.step(
+            CrossEntropy { gradient: false, multi_label: false },
+            &[logits, of_batch],
+            &[metrics],
+            Write::Set,
+        );
         let mut run = trial.on(&**device).unwrap();
         core::mem::swap(&mut run.labels, &mut self.to);
         run.run(&StepArgs::inference(n)).unwrap();

@@ -114,7 +114,7 @@ fn metrics_that_are_not_measured_are_refused() {
     place.refuses(&format!("{SMALL} --metrics auc"), "needs two classes, and there are 10");
     place.refuses(
         &format!("{SMALL} --save-best val_f3"),
-        "val_recall, val_f1, val_mcc, val_auc; did you mean",
+        "val_recall, val_f1, val_mcc, val_auc, val_exact_acc; did you mean",
     );
     assert!(!place.path().join("run").exists());
 }

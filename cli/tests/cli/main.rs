@@ -16,6 +16,7 @@ mod interrupt;
 mod launch;
 #[cfg(target_os = "linux")]
 mod memory;
+mod multi_label;
 mod pages;
 #[cfg(target_os = "linux")]
 mod processes;

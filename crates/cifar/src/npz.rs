@@ -10,6 +10,7 @@ use std::path::Path;
 use flate2::CrcReader;
 use flate2::read::DeflateDecoder;
 
+use towers_dataset::ndarray::Array2;
 use towers_dataset::{Dataset, Split};
 use towers_files::open_regular;
 
@@ -24,6 +25,9 @@ const MOST_DIRECTORY: u64 = 1 << 16;
 /// The most bytes of the text about an array.
 const MOST_HEADER: usize = 1 << 14;
 
+/// The most classes of multi-hot labels: as many as labels of 16 bits tell apart.
+const MOST_CLASSES: usize = 1 << 16;
+
 /// The shape of images in words.
 const IMAGES: &str =
     "[images, height, width], maybe with 1 or 3 channels behind, and sides of 1 to 1024 pixels";
@@ -34,6 +38,9 @@ const IMAGES: &str =
 /// Images are `[n, height, width]` or `[n, height, width, channels]` of `uint8` with 1 or 3 channels, labels `[n]` or
 /// `[n, 1]` of any type of whole numbers. The classes are called by their numbers. The arrays may take up to `most`
 /// bytes of memory.
+///
+/// Labels `[n, classes]` are 0 and 1. If each row has a single 1 they are one-hot, as `keras.utils.to_categorical` makes them;
+/// otherwise an image has [any number of classes](Split::multi_hot).
 ///
 /// # Errors
 /// [`Error::Array`] for a file that is something else, lacks an array, or has arrays that don't fit; [`Error::Label`];
@@ -47,10 +54,11 @@ const IMAGES: &str =
 pub fn read_file(path: impl AsRef<Path>, most: u64) -> Result<Dataset> {
     let path = path.as_ref();
     let mut archive = Archive::open(path, most)?;
-    let train = archive.split("train", None)?;
+    let mut train = archive.split("train", None)?;
     let has_validation = ["x_val.npy", "y_val.npy"].iter().any(|name| archive.entry(name).is_some());
-    let validation = has_validation.then(|| archive.split("val", None)).transpose()?;
-    let test = archive.split("test", None)?;
+    let mut validation = has_validation.then(|| archive.split("val", None)).transpose()?;
+    let mut test = archive.split("test", None)?;
+    let columns = |split: &Split| split.multi_hot.as_ref().map(Array2::ncols);
     for (name, split) in [("val", validation.as_ref()), ("test", Some(&test))] {
         if let Some(found) = split.map(Split::shape).filter(|found| *found != train.shape()) {
             let expected = train.shape();
@@ -59,9 +67,27 @@ pub fn read_file(path: impl AsRef<Path>, most: u64) -> Result<Dataset> {
             return Err(archive.refuse(reason));
         }
     }
+    for (name, split) in [("val", validation.as_ref()), ("test", Some(&test))] {
+        if split.is_some_and(|split| columns(split) != columns(&train)) {
+            let reason = format!("y_{name}.npy: its labels have another number of columns than y_train.npy");
+            return Err(archive.refuse(reason));
+        }
+    }
+    let one_hot = |split: &Split| {
+        split
+            .multi_hot
+            .as_ref()
+            .is_none_or(|rows| rows.outer_iter().all(|row| row.iter().filter(|&&has| has == 1).count() == 1))
+    };
+    let columns = columns(&train);
+    if [Some(&train), validation.as_ref(), Some(&test)].into_iter().flatten().all(one_hot) {
+        // `labels` has the class of each.
+        (train.multi_hot, test.multi_hot) = (None, None);
+        validation.iter_mut().for_each(|split| split.multi_hot = None);
+    }
     let splits = [Some(&train), validation.as_ref(), Some(&test)];
     let labels = splits.into_iter().flatten().flat_map(|split| &split.labels);
-    let classes = usize::from(labels.copied().max().unwrap_or(0)) + 1;
+    let classes = columns.unwrap_or(usize::from(labels.copied().max().unwrap_or(0)) + 1);
     let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
     let mut data = Dataset::new(name, train, test, (0..classes).map(|class| class.to_string()))?;
     data.validation = validation;
@@ -109,9 +135,30 @@ impl<'a> Archive<'a> {
         let (shape, pixels) = self.array(&format!("x_{name}.npy"), true, &takes, &expected)?;
         let [count, height, width] = [shape[0], shape[1], shape[2]];
         let channels = shape.get(3).copied().unwrap_or(1);
-        let is_of_labels = |shape: &[usize]| matches!(shape, [n] | [n, 1] if *n == count);
-        let expected = format!("[{count}] or [{count}, 1]");
-        let (_, labels) = self.array(&format!("y_{name}.npy"), false, &is_of_labels, &expected)?;
+        let several = known.is_none();
+        let is_of_labels = |shape: &[usize]| match shape {
+            [n] | [n, 1] => *n == count,
+            [n, 2..=MOST_CLASSES] => *n == count && several,
+            _ => false,
+        };
+        let rows = if several { format!(", or [{count}, classes] of 0 and 1") } else { String::new() };
+        let expected = format!("[{count}] or [{count}, 1]{rows}");
+        let y_name = format!("y_{name}.npy");
+        let (y_shape, labels) = self.array(&y_name, false, &is_of_labels, &expected)?;
+        if let Some(&classes) = y_shape.get(1).filter(|&&classes| classes > 1) {
+            let all = labels.whole();
+            if let Some(place) = all.iter().position(|has| !(0..=1).contains(has)) {
+                let (row, value) = (place / classes, all[place]);
+                return Err(
+                    self.refuse(format!("{y_name}: row {row} has the value {value}, expected 0 or 1"))
+                );
+            }
+            let rows = all.into_iter().map(|has| has as u8).collect();
+            let rows =
+                Array2::from_shape_vec((count, classes), rows).expect("as many values as the shape has");
+            let images = Split::of_pixels([height, width, channels], pixels.data, vec![0; count])?;
+            return Ok(images.multi_label(rows)?);
+        }
         let labels = labels_of(self.path, known.map(|(kind, _)| kind), labels.whole().into_iter())?;
         Ok(Split::of_pixels([height, width, channels], pixels.data, labels)?)
     }
@@ -388,6 +435,19 @@ mod tests {
         }
     }
 
+    /// A single 1 in every row is a class; otherwise an image has any number of them.
+    #[test]
+    fn rows_of_zeros_and_ones_are_labels() {
+        let one = read_file(path("categorical.npz"), 1 << 20).unwrap();
+        assert_eq!((one.is_multi_label(), one.classes.len()), (false, 4));
+        assert_eq!((one.train.labels.to_vec(), one.test.labels.to_vec()), (vec![0, 2, 1, 2, 0], vec![1, 3]));
+        let several = read_file(path("multi_hot.npz"), 1 << 20).unwrap();
+        assert_eq!((several.is_multi_label(), several.classes.len()), (true, 3));
+        assert_eq!(several.train.class_counts(3), [2, 2, 3]);
+        let rows = several.test.multi_hot.unwrap();
+        assert_eq!(rows.into_iter().collect::<Vec<_>>(), [1, 0, 0, 0, 1, 0]);
+    }
+
     #[test]
     fn other_arrays_are_refused_by_name() {
         for (name, says) in [
@@ -401,7 +461,8 @@ mod tests {
                 "x_test.npy: its values are `<f8`, expected whole numbers from 0 to 255; save it as uint8",
             ),
             ("float_labels", "y_train.npy: its values are `<f4`, expected whole numbers; save it as int64"),
-            ("one_hot", "y_test.npy: it has the shape [2, 2], rows first, expected [2] or [2, 1]"),
+            ("one_hot", "y_test.npy: its labels have another number of columns than y_train.npy"),
+            ("twos", "y_test.npy: row 1 has the value 2, expected 0 or 1"),
             ("no_test_labels", "there is no y_test.npy in it"),
             ("four_channels", "x_train.npy: it has the shape [5, 3, 4, 4], rows first, expected [images,"),
             ("pickled", "y_train.npy: its values are `|O`, expected whole numbers"),

@@ -16,6 +16,12 @@ use towers_trained::standardization;
 pub struct Checked(Model);
 
 impl Checked {
+    /// The same for pictures with any number of classes each.
+    #[must_use]
+    pub fn multi_label(self) -> Self {
+        Checked(self.0.multi_label())
+    }
+
     /// The network, with the configured parameters frozen.
     pub fn into_model(self) -> Model {
         self.0

@@ -28,7 +28,7 @@ impl Config {
     /// Returns the rest of the file. Its optimizer is for [`take_compiled`](Config::take_compiled).
     ///
     /// A network that normalizes pixels by itself gets the [preprocessing that it
-    /// expects](Preprocessing::of). A sigmoid of several outputs is left out, since its head gets new weights. If
+    /// expects](Preprocessing::of). A sigmoid of several outputs is left out, since its head gets new weights and the labels decide what is behind it. If
     /// `sized` is true, pictures of class folders are scaled to the size in the file, unless the
     /// configuration has one. Pictures of class folders get its channels, unless the configuration has a color mode.
     ///
@@ -43,7 +43,9 @@ impl Config {
         let mut notes: Vec<Message> = notes.into_iter().map(Message::from).collect();
         let expected = Preprocessing::of(&architecture);
         if architecture.take_sigmoid() {
-            notes.push("the sigmoid at its end is left out: a softmax tells the classes apart".into());
+            notes.push(
+                "the sigmoid at its end is left out: the labels decide between a softmax and sigmoids".into(),
+            );
         }
         if architecture.ends_in_sigmoid() {
             notes.push("its one sigmoid output tells two classes apart, by binary cross-entropy".into());

@@ -113,6 +113,11 @@ impl<'a> Ops<'a> {
         self.trial.labels(labels)
     }
 
+    /// The batch's labels, each with up to this number of words.
+    pub fn labels_of(&mut self, labels: &[u32], words: usize) -> TensorId {
+        self.trial.labels_of(labels, words)
+    }
+
     /// A result in the memory of a tensor.
     pub fn in_place_of(&mut self, id: TensorId) -> TensorId {
         self.trial.in_place_of(id)

@@ -91,7 +91,7 @@ fn against_labels(bench: &Bench, n: usize, labels: Ints, targets: bool) -> Resul
     let (logits, gradient) = (ops.draw("logits", shape), ops.draw("gradient", shape));
     let of_batch = ops.labels(&[]);
     let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
-    ops.set(CrossEntropy { gradient: true }, [logits, of_batch], [gradient, metrics]);
+    ops.set(CrossEntropy { gradient: true, multi_label: false }, [logits, of_batch], [gradient, metrics]);
     let args = StepArgs { global_batch: 8, targets, ..StepArgs::inference(n) };
     let mut done = ops.start()?;
     done.run.labels = labels;

@@ -98,7 +98,7 @@ fn every_arena<'a>(bench: &'a Bench<'a>) -> Ops<'a> {
     ops.set(LinearForward { linear, act: Activation::None }, [x, w], [y]);
     ops.set(BatchNormTrain { bn }, [y, gamma, beta], [z, saved, sums]);
     ops.set(BatchNormInfer { bn }, [y, gamma, beta, mean, variance], [inferred]);
-    ops.set(CrossEntropy { gradient: true }, [z, labels], [dy, metrics]);
+    ops.set(CrossEntropy { gradient: true, multi_label: false }, [z, labels], [dy, metrics]);
     ops.set(LinearWeightGradient { linear, bias: false }, [x, dy], [dw]);
     ops
 }

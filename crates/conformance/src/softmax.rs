@@ -6,7 +6,7 @@ use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
 use towers_philox::{Philox, domain};
 use towers_program::ops::CrossEntropy;
-use towers_program::{Arena, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
+use towers_program::{Arena, Labels, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
 
 /// Logits with labels.
 #[derive(Clone, Debug)]
@@ -21,18 +21,25 @@ pub struct Logits {
     pub smoothing: f32,
     /// Factor on the logits: large ones overflow an exponential.
     pub size: f32,
-    /// Two labels a sample, with weights.
-    pub targets: bool,
+    /// One label a sample, two with weights, or any number.
+    pub labels: Labels,
     /// What some logits are instead of their numbers.
     pub odd: Option<f32>,
 }
 
 impl Logits {
     fn labels(&self) -> Vec<u32> {
+        if self.labels == Labels::MultiHot {
+            let all = numbers("labels", self.samples * self.classes);
+            let rows = all.chunks(self.classes).map(|row| row.iter().map(|&x| u8::from(x > 0.0)));
+            return rows
+                .flat_map(|row| Labels::multi_hot(&row.collect::<Vec<_>>()).collect::<Vec<_>>())
+                .collect();
+        }
         let classes = if self.classes == 1 { 2 } else { self.classes as u32 };
         let draw =
             |what| numbers(what, self.samples).into_iter().map(move |x| (x.abs() * 7.0) as u32 % classes);
-        if !self.targets {
+        if self.labels == Labels::Class {
             return draw("labels").collect();
         }
         // Some shares are 0 or 1, some pairs the same label twice, some weights 0.
@@ -56,15 +63,18 @@ impl Case for Logits {
         let odd = |x| self.odd.filter(|_| rng.below(7) == 0).unwrap_or(x);
         let logits = draw("x", shape, self.place).map(|x| x * self.size).map(odd);
         let mut ops = bench.ops(self.samples, self.place);
-        let (x, labels, y) = (ops.tensor(&logits), ops.labels(&self.labels()), ops.draw("y", shape));
+        let multi_label = self.labels == Labels::MultiHot;
+        let words = CrossEntropy { gradient: true, multi_label }.label_words(self.classes);
+        let labels = ops.labels_of(&self.labels(), words);
+        let (x, y) = (ops.tensor(&logits), ops.draw("y", shape));
         let [metrics, alone] = ["metrics", "alone"].map(|name| ops.numbers(Arena::Gradients, name, 2));
-        ops.set(CrossEntropy { gradient: false }, [x, labels], [alone]);
-        ops.set(CrossEntropy { gradient: true }, [x, labels], [y, metrics]);
+        ops.set(CrossEntropy { gradient: false, multi_label }, [x, labels], [alone]);
+        ops.set(CrossEntropy { gradient: true, multi_label }, [x, labels], [y, metrics]);
         let args = StepArgs {
             label_smoothing: self.smoothing,
             // A gradient that half precision holds, scaled too.
             global_batch: 8,
-            targets: self.targets,
+            targets: self.labels == Labels::Target,
             ..StepArgs::inference(self.samples)
         };
         let done = ops.run_with(&args)?;
@@ -85,7 +95,12 @@ impl Case for Logits {
 
 /// Logits whose exponentials are far beyond any format.
 pub fn enormous_logits_do_not_overflow(subject: &Subject) {
-    for (smoothing, size) in [(0.0, 6e3), (0.1, -3e30)] {
+    for (smoothing, size, labels) in [
+        (0.0, 6e3, Labels::Class),
+        (0.1, -3e30, Labels::Class),
+        (0.0, 6e3, Labels::MultiHot),
+        (0.1, -3e30, Labels::MultiHot),
+    ] {
         if 10.0 * f32::abs(size) < subject.largest() {
             subject.agree(&Logits {
                 samples: 9,
@@ -93,7 +108,7 @@ pub fn enormous_logits_do_not_overflow(subject: &Subject) {
                 place: ALONE,
                 smoothing,
                 size,
-                targets: false,
+                labels,
                 odd: None,
             });
         }
@@ -104,8 +119,10 @@ pub fn enormous_logits_do_not_overflow(subject: &Subject) {
 pub fn logits_that_are_no_numbers(subject: &Subject) {
     for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for classes in [1, 5, 40] {
-            let (place, smoothing, size, targets, odd) = (ALONE, 0.0, 1.0, false, Some(odd));
-            subject.agree(&Logits { samples: 50, classes, place, smoothing, size, targets, odd });
+            for labels in [Labels::Class, Labels::MultiHot] {
+                let (place, smoothing, size, odd) = (ALONE, 0.0, 1.0, Some(odd));
+                subject.agree(&Logits { samples: 50, classes, place, smoothing, size, labels, odd });
+            }
         }
     }
 }
@@ -133,7 +150,7 @@ impl Case for Outside {
         };
         let labels = ops.labels(&labels);
         let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
-        ops.set(CrossEntropy { gradient: true }, [x, labels], [dx, metrics]);
+        ops.set(CrossEntropy { gradient: true, multi_label: false }, [x, labels], [dx, metrics]);
         let targets = self.other.is_some();
         let done = ops.run_with(&StepArgs { global_batch: 8, targets, ..StepArgs::inference(3) })?;
         let metrics = done.output(metrics, "metrics", 1e-6)?;
@@ -153,20 +170,22 @@ pub fn a_label_outside_of_the_classes_gives_nan(subject: &Subject) {
 
 /// No samples: both sums are 0.
 pub fn an_empty_batch(subject: &Subject) {
-    subject.agree(&Logits {
-        samples: 0,
-        classes: 10,
-        place: SLICE,
-        smoothing: 0.0,
-        size: 1.0,
-        targets: true,
-        odd: None,
-    });
+    for labels in [Labels::Target, Labels::MultiHot] {
+        let (place, smoothing, size, odd) = (SLICE, 0.0, 1.0, None);
+        subject.agree(&Logits { samples: 0, classes: 10, place, smoothing, size, labels, odd });
+    }
 }
 
 /// More samples than a device has threads at once.
 pub fn a_large_batch(subject: &Subject) {
-    for (samples, classes) in [(3000, 1), (3000, 10), (700, 100), (5, 1500)] {
+    for (samples, classes, labels) in [
+        (3000, 1, Labels::Class),
+        (3000, 10, Labels::Class),
+        (700, 100, Labels::Target),
+        (5, 1500, Labels::Class),
+        (3000, 10, Labels::MultiHot),
+        (700, 100, Labels::MultiHot),
+    ] {
         let samples = subject.fit(Shape::vectors(samples, classes), 64 * classes).n;
         subject.agree(&Logits {
             samples,
@@ -174,7 +193,7 @@ pub fn a_large_batch(subject: &Subject) {
             place: ALONE,
             smoothing: 0.1,
             size: 1.0,
-            targets: classes == 100,
+            labels,
             odd: None,
         });
     }
@@ -184,14 +203,15 @@ pub fn a_large_batch(subject: &Subject) {
 #[cfg(feature = "random")]
 pub fn any_shape(subject: &Subject) {
     let smoothing = prop_oneof![Just(0.0_f32), 0.0..0.9_f32];
-    let cases = (0..70_usize, 1..120_usize, placement(), smoothing, 0.1..30.0_f32, any::<bool>());
-    let case = |(samples, classes, place, smoothing, size, targets)| Logits {
+    let labels = prop_oneof![Just(Labels::Class), Just(Labels::Target), Just(Labels::MultiHot)];
+    let cases = (0..70_usize, 1..120_usize, placement(), smoothing, 0.1..30.0_f32, labels);
+    let case = |(samples, classes, place, smoothing, size, labels)| Logits {
         samples,
         classes,
         place,
         smoothing,
         size,
-        targets,
+        labels,
         odd: None,
     };
     subject.agree_on(48, cases.prop_map(case));

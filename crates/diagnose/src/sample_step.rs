@@ -32,7 +32,7 @@ pub struct SampleStep {
     pub label_smoothing: f32,
     /// The images, as the network reads them.
     pub images: Vec<f32>,
-    /// A label for each image.
+    /// A label for each image, of [so many words](Network::label_words).
     pub labels: Vec<u32>,
 }
 
@@ -76,6 +76,11 @@ impl SampleStep {
         Ok(samples)
     }
 
+    /// The number of images.
+    fn samples(&self) -> usize {
+        self.images.len() / self.model.image().iter().product::<usize>()
+    }
+
     /// Makes the step on a device, with a separate network. `other` repeats each op, from the same operands. A
     /// device that captures graphs also replays one of the whole pass. Then follows the
     /// optimizer.
@@ -85,7 +90,7 @@ impl SampleStep {
     /// # Errors
     /// Those of the devices.
     pub fn compare(&self, device: &Device, other: &Device) -> Result<Vec<Comparison>> {
-        let mut network = self.model.build(device, self.labels.len(), Mode::Training)?;
+        let mut network = self.model.build(device, self.samples(), Mode::Training)?;
         init(&mut network)?;
         let SampleStep { images, labels, label_smoothing, .. } = self;
         let draws = Draws { seed: 1, step: 0, first_sample: 0 };
@@ -99,7 +104,7 @@ impl SampleStep {
 
     /// Compares the gradients of the last pass with those of a replayed graph.
     fn replay(&self, network: &mut Network, draws: Draws) -> Result<Vec<Comparison>> {
-        let (device, samples) = (network.device().clone(), self.labels.len());
+        let (device, samples) = (network.device().clone(), self.samples());
         let gradients = |network: &Network| {
             let grads = &network.arena().grads;
             grads.to_vec(network.device(), 0, grads.len())

@@ -22,6 +22,8 @@ pub struct Source<'a> {
     pub(crate) pixels: Pixels,
     pub(crate) classes: Cow<'a, [String]>,
     pub(crate) dataset: Option<&'a str>,
+    /// Whether an image has any number of classes, so that each score has a sigmoid of its own.
+    pub(crate) multi_label: bool,
 }
 
 impl<'a> Source<'a> {
@@ -38,6 +40,7 @@ impl<'a> Source<'a> {
             pixels: Pixels::unchanged(image[2]),
             classes: (0..model.classes()).map(|class| class.to_string()).collect(),
             dataset: None,
+            multi_label: model.is_multi_label(),
         }
     }
 
@@ -104,7 +107,7 @@ impl Source<'_> {
     /// Whether its one output is the logit of the second of two classes, whose sigmoid is a probability.
     pub(crate) fn has_one_output(&self) -> bool {
         let last = self.steps.iter().rev().find_map(|step| step.params.first());
-        self.classes.len() == 2 && last.is_some_and(|spec| spec.shape.last() == Some(&1))
+        !self.multi_label && self.classes.len() == 2 && last.is_some_and(|spec| spec.shape.last() == Some(&1))
     }
 
     /// The shift as PyTorch lays out images: `(channels, 1, 1)`, or `(channels, rows, columns)`.

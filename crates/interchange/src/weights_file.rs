@@ -43,6 +43,11 @@ pub trait WeightsFile: Debug + Send {
         Ok(None)
     }
 
+    /// Whether the file of a network without layers says that an image has any number of classes.
+    fn is_multi_label(&self) -> bool {
+        false
+    }
+
     /// Notes on the file, a sentence each.
     fn told(&self) -> Vec<String> {
         Vec::new()
@@ -111,6 +116,10 @@ impl WeightsFile for TorchWeights {
 
     fn named(&self, _classes: usize) -> Result<Option<Named>> {
         self.named()
+    }
+
+    fn is_multi_label(&self) -> bool {
+        self.is_multi_label()
     }
 
     fn told(&self) -> Vec<String> {

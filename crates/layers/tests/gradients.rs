@@ -426,3 +426,16 @@ fn prelu_with_trained_slopes() {
         check_alone([3, 4, 2], layer);
     }
 }
+
+/// A sigmoid for each of more classes than a word of labels has bits.
+#[test]
+fn several_labels_a_sample() {
+    let mut graph = Graph::new("multi-label", [3, 4, 2]);
+    let x = graph.add(Conv2D::new(3, 2), graph.input()).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add(Dense::new(40), x).unwrap();
+    graph.set_multi_label(logits);
+    for smoothing in [0.0, 0.125] {
+        GradientCheck::new().batch(3).label_smoothing(smoothing).assert(&graph, logits);
+    }
+}

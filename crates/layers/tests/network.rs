@@ -449,6 +449,22 @@ fn a_stage_takes_any_label() {
     stage.set_input(&images, &[0, 99]).unwrap();
 }
 
+/// A multi-label network takes words of bits, and no targets of one or two classes.
+#[test]
+fn labels_of_another_kind_are_refused() {
+    let (mut graph, logits) = graph(false);
+    graph.set_multi_label(logits);
+    let mut network = graph.build(logits, &towers_tensor_cpu::device(1), 2, Mode::Training).unwrap();
+    assert_eq!((network.label_words(), network.is_multi_label()), (1, true));
+    let (images, _) = batch(2);
+    network.set_input(&images, &[u32::MAX, 0]).unwrap();
+    let told = network.set_input_with_targets(&images, &[Target::label(0); 2]).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "the network was built for multi-hot labels, but was given targets of one or two classes"
+    );
+}
+
 /// When the device loads the batch, labels are not checked. A wrong one shows in the loss, and nothing else
 /// breaks.
 #[test]

@@ -16,6 +16,14 @@ pub enum Error {
     /// The metric is named twice.
     #[error("the metric `{0}` is named twice")]
     Twice(String),
+    /// The metric is not defined for samples with several labels.
+    #[error("the metric `{name}` needs one label a sample; for several there are {known}")]
+    SeveralLabels {
+        /// The name of the metric.
+        name: String,
+        /// The metrics that are defined, separated by commas.
+        known: String,
+    },
     /// The metric is not defined for so many classes.
     #[error("the metric `{name}` needs {needs}, and there are {classes}")]
     Classes {

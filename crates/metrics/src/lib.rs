@@ -11,6 +11,10 @@
 //! | `precision`, `recall`, `f1` | the mean over the classes ("macro") | scikit-learn's `precision_recall_fscore_support` |
 //! | `mcc` | Matthews' correlation coefficient | scikit-learn's `matthews_corrcoef` |
 //! | `auc` | the area under the ROC curve, for two classes | Keras' `AUC` |
+//! | `exact_acc` | the share of the samples with all their classes right, for several labels a sample | scikit-learn's `accuracy_score` |
+//!
+//! Where a sample has any number of classes, `precision`, `recall`, `f1`, `auc` and `exact_acc` are defined:
+//! [`Tally::multi_label`].
 //!
 //! [`Values`] is a list of named numbers, such as the metrics of an epoch. [`about`] knows the title of a metric and the
 //! direction in which it improves.
@@ -19,6 +23,7 @@
 mod about;
 mod auc;
 mod error;
+mod exact;
 mod list;
 mod macro_average;
 mod mcc;
@@ -30,7 +35,7 @@ mod values;
 pub use about::{About, Group, about, canonical, grouped, keras_name};
 pub use error::{Error, Result};
 pub use list::{NAMES, named, names};
-pub use metric::{Metric, Unit};
+pub use metric::{Metric, MultiLabel, Unit};
 pub use tally::Tally;
 pub use values::{ALWAYS, Values};
 

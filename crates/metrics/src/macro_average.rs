@@ -1,6 +1,8 @@
+use crate::metric::MultiLabel;
 use crate::{Metric, Result};
 
 /// The mean of a score over the classes, each with the same weight.
+#[derive(Clone, Copy)]
 struct MacroAverage {
     name: &'static str,
     title: &'static str,
@@ -85,11 +87,44 @@ impl Metric for MacroAverage {
     }
 
     fn value(&self, counts: &[u64]) -> f64 {
-        let classes = counts.as_chunks().0.iter().map(|&counts: &[u64; 3]| {
-            let [right, taken, actual] = counts.map(|count| count as f64);
-            (self.score)(&Class { right, taken, actual })
-        });
-        let scores = Vec::from_iter(classes.flatten());
+        let scores = Vec::from_iter(self.scores(counts).flatten());
         scores.iter().sum::<f64>() / scores.len() as f64
+    }
+
+    fn multi_label(&self) -> Option<Box<dyn MultiLabel>> {
+        // It is one with the recall.
+        (self.name != "balanced_acc").then(|| Box::new(*self) as _)
+    }
+}
+
+/// As in scikit-learn, all classes count: one without samples that no sample was taken for as 0.
+impl MultiLabel for MacroAverage {
+    fn counts(&self, classes: usize) -> usize {
+        3 * classes
+    }
+
+    fn add(&self, scores: &[f32], has: &dyn Fn(usize) -> bool, counts: &mut [u64]) {
+        let classes = counts.as_chunks_mut().0;
+        for (class, (score, counts)) in scores.iter().zip::<&mut [[u64; 3]]>(classes).enumerate() {
+            let (taken, actual) = (*score > 0.0, has(class));
+            let own = [taken && actual, taken, actual];
+            counts.iter_mut().zip(own).for_each(|(count, own)| *count += u64::from(own));
+        }
+    }
+
+    fn value(&self, counts: &[u64]) -> f64 {
+        let classes = counts.len() / 3;
+        self.scores(counts).map(|score| score.unwrap_or(0.0)).sum::<f64>() / classes as f64
+    }
+}
+
+impl MacroAverage {
+    /// The score of each class.
+    fn scores<'a>(&self, counts: &'a [u64]) -> impl Iterator<Item = Option<f64>> + use<'a> {
+        let of = self.score;
+        counts.as_chunks().0.iter().map(move |&counts: &[u64; 3]| {
+            let [right, taken, actual] = counts.map(|count| count as f64);
+            of(&Class { right, taken, actual })
+        })
     }
 }

@@ -62,6 +62,24 @@ pub trait Metric: Send + Sync {
 
     /// The value; NaN where it is not defined, as without samples.
     fn value(&self, counts: &[u64]) -> f64;
+
+    /// The metric of samples with any number of classes each. By default there is none.
+    fn multi_label(&self) -> Option<Box<dyn MultiLabel>> {
+        None
+    }
+}
+
+/// A metric of samples with any number of classes each. A sample is taken for those whose logit is above 0: with a probability
+/// above 1/2.
+pub trait MultiLabel: Send + Sync {
+    /// How many counts it keeps for so many classes.
+    fn counts(&self, classes: usize) -> usize;
+
+    /// Counts a sample. `scores` has a logit for each class; `has` tells which classes the sample has.
+    fn add(&self, scores: &[f32], has: &dyn Fn(usize) -> bool, counts: &mut [u64]);
+
+    /// The value; NaN where it is not defined, as without samples.
+    fn value(&self, counts: &[u64]) -> f64;
 }
 
 /// The unit of a metric's values.

@@ -1,4 +1,4 @@
-use crate::{Error, Metric, Result, Values, named, names};
+use crate::{Error, Metric, MultiLabel, Result, Values, named, names};
 
 /// The counts of several metrics.
 ///
@@ -15,14 +15,46 @@ use crate::{Error, Metric, Result, Values, named, names};
 /// # Ok::<(), towers_metrics::Error>(())
 /// ```
 pub struct Tally {
-    /// The metrics, and how many counts each has.
-    metrics: Vec<(Box<dyn Metric>, usize)>,
+    metrics: Vec<Counted>,
     counts: Vec<u64>,
     classes: usize,
 }
 
-fn with_len(metric: Box<dyn Metric>, classes: usize) -> Result<(Box<dyn Metric>, usize)> {
-    metric.counts(classes).map(|len| (metric, len))
+/// A metric of a tally.
+struct Counted {
+    name: String,
+    rule: Rule,
+    /// How many counts it has.
+    len: usize,
+}
+
+enum Rule {
+    OneLabel(Box<dyn Metric>),
+    Several(Box<dyn MultiLabel>),
+}
+
+fn one_label(metric: Box<dyn Metric>, classes: usize) -> Result<Counted> {
+    let (name, len) = (metric.name(), metric.counts(classes)?);
+    Ok(Counted { name, rule: Rule::OneLabel(metric), len })
+}
+
+fn several(metric: &dyn Metric, classes: usize) -> Result<Counted> {
+    let defined = || names().filter(|name| named(name).is_some_and(|metric| metric.multi_label().is_some()));
+    let name = metric.name();
+    let Some(rule) = metric.multi_label() else {
+        return Err(Error::SeveralLabels { name, known: defined().collect::<Vec<_>>().join(", ") });
+    };
+    let len = rule.counts(classes);
+    Ok(Counted { name, rule: Rule::Several(rule), len })
+}
+
+/// The metrics with these names.
+fn all_named(wanted: &[impl AsRef<str>]) -> Result<Vec<Box<dyn Metric>>> {
+    let unknown = |name: &str| {
+        let known = names().collect::<Vec<_>>().join(", ");
+        Error::Unknown { name: name.to_owned(), known }
+    };
+    wanted.iter().map(|name| named(name.as_ref()).ok_or_else(|| unknown(name.as_ref()))).collect()
 }
 
 impl Tally {
@@ -31,23 +63,26 @@ impl Tally {
     /// # Errors
     /// [`Error::Classes`] for a metric that is not defined for so many; [`Error::Twice`].
     pub fn new(metrics: Vec<Box<dyn Metric>>, classes: usize) -> Result<Self> {
-        let metrics =
-            metrics.into_iter().map(|metric| with_len(metric, classes)).collect::<Result<Vec<_>>>()?;
-        let names = Vec::from_iter(metrics.iter().map(|(metric, _)| metric.name()));
+        let metrics = metrics.into_iter().map(|metric| one_label(metric, classes));
+        Tally::distinct(metrics.collect::<Result<_>>()?, classes)
+    }
+
+    fn distinct(metrics: Vec<Counted>, classes: usize) -> Result<Self> {
+        let names = Vec::from_iter(metrics.iter().map(|metric| &metric.name));
         if let Some(place) = (0..names.len()).find(|&place| names[..place].contains(&names[place])) {
             return Err(Error::Twice(names[place].clone()));
         }
         Ok(Tally::empty(metrics, classes))
     }
 
-    fn empty(metrics: Vec<(Box<dyn Metric>, usize)>, classes: usize) -> Self {
-        let counts = vec![0; metrics.iter().map(|(_, len)| len).sum()];
+    fn empty(metrics: Vec<Counted>, classes: usize) -> Self {
+        let counts = vec![0; metrics.iter().map(|metric| metric.len).sum()];
         Tally { metrics, counts, classes }
     }
 
     /// No samples yet, for all metrics of the [list](names) that are defined for so many classes.
     pub fn all(classes: usize) -> Self {
-        let defined = names().filter_map(named).filter_map(|metric| with_len(metric, classes).ok());
+        let defined = names().filter_map(named).filter_map(|metric| one_label(metric, classes).ok());
         Tally::empty(defined.collect(), classes)
     }
 
@@ -56,12 +91,33 @@ impl Tally {
     /// # Errors
     /// [`Error::Unknown`], and as [`new`](Tally::new).
     pub fn named(wanted: &[impl AsRef<str>], classes: usize) -> Result<Self> {
-        let unknown = |name: &str| {
-            let known = names().collect::<Vec<_>>().join(", ");
-            Error::Unknown { name: name.to_owned(), known }
-        };
-        let metric = |name: &str| named(name).ok_or_else(|| unknown(name));
-        Tally::new(wanted.iter().map(|name| metric(name.as_ref())).collect::<Result<_>>()?, classes)
+        Tally::new(all_named(wanted)?, classes)
+    }
+
+    /// No samples yet, for the metrics with these [names](named) of samples with any number of classes each.
+    ///
+    /// ```
+    /// use towers_metrics::Tally;
+    ///
+    /// let mut tally = Tally::multi_label(&["recall", "exact_acc"], 3)?;
+    /// tally.add_multi_label(&[2.0, -1.0, 0.5], |class| class != 1);
+    /// tally.add_multi_label(&[-2.0, -1.0, 0.5], |class| class == 0);
+    /// let values = tally.values();
+    /// assert_eq!((values["recall"], values["exact_acc"]), (0.5, 0.5));
+    /// # Ok::<(), towers_metrics::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Twice`], and [`Error::SeveralLabels`] for a metric that needs one label a sample.
+    pub fn multi_label(wanted: &[impl AsRef<str>], classes: usize) -> Result<Self> {
+        let metrics = all_named(wanted)?.into_iter().map(|metric| several(&*metric, classes));
+        Tally::distinct(metrics.collect::<Result<_>>()?, classes)
+    }
+
+    /// No samples yet, for all metrics of the [list](names) that are defined for several labels a sample.
+    pub fn all_multi_label(classes: usize) -> Self {
+        let defined = names().filter_map(named).filter_map(|metric| several(&*metric, classes).ok());
+        Tally::empty(defined.collect(), classes)
     }
 
     /// Whether there is no metric.
@@ -75,10 +131,30 @@ impl Tally {
     /// If there are more or fewer scores than classes, or the label is not below their number.
     pub fn add(&mut self, scores: &[f32], label: usize) {
         assert!(scores.len() == self.classes && label < self.classes, "{} classes", self.classes);
+        self.each(|rule, own| match rule {
+            Rule::OneLabel(metric) => metric.add(scores, label, own),
+            Rule::Several(_) => panic!("the samples of this tally have several labels"),
+        });
+    }
+
+    /// Counts a sample with any number of classes. `scores` has a logit for each; `has` tells which the sample has.
+    ///
+    /// # Panics
+    /// If there are more or fewer scores than classes, or metrics are those of samples with one label.
+    pub fn add_multi_label(&mut self, scores: &[f32], has: impl Fn(usize) -> bool) {
+        assert_eq!(scores.len(), self.classes, "the number of classes");
+        self.each(|rule, own| match rule {
+            Rule::Several(metric) => metric.add(scores, &has, own),
+            Rule::OneLabel(_) => panic!("the samples of this tally have one label"),
+        });
+    }
+
+    /// Calls `add` with each metric and its counts.
+    fn each(&mut self, mut add: impl FnMut(&Rule, &mut [u64])) {
         let mut rest = &mut self.counts[..];
-        for (metric, len) in &self.metrics {
+        for Counted { rule, len, .. } in &self.metrics {
             let (own, after) = rest.split_at_mut(*len);
-            metric.add(scores, label, own);
+            add(rule, own);
             rest = after;
         }
     }
@@ -105,10 +181,14 @@ impl Tally {
     /// The value of each metric, by its name.
     pub fn values(&self) -> Values {
         let mut rest = &self.counts[..];
-        let value = |(metric, len): &(Box<dyn Metric>, usize)| {
+        let value = |Counted { name, rule, len }: &Counted| {
             let (own, after) = rest.split_at(*len);
             rest = after;
-            (metric.name(), metric.value(own))
+            let value = match rule {
+                Rule::OneLabel(metric) => metric.value(own),
+                Rule::Several(metric) => metric.value(own),
+            };
+            (name.clone(), value)
         };
         self.metrics.iter().map(value).collect()
     }

@@ -41,6 +41,33 @@ fn values_are_those_of_keras_and_scikit_learn() {
     assert_eq!(compared, 3 * 5 + 4 + 4 + 1 + 1);
 }
 
+#[test]
+fn values_of_several_labels_are_those_of_keras_and_scikit_learn() {
+    let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/metrics.json")).unwrap();
+    let mut compared = 0;
+    for case in golden["multi_label"].as_array().unwrap() {
+        let rows = |key: &str| {
+            let rows = case[key].as_array().unwrap();
+            Vec::from_iter(rows.iter().map(|row| Vec::from_iter(numbers(row))))
+        };
+        let (labels, scores) = (rows("labels"), rows("scores"));
+        let mut tallies = [0, 1].map(|_| Tally::all_multi_label(scores[0].len()));
+        for (k, (scores, labels)) in scores.iter().zip(&labels).enumerate() {
+            let scores = Vec::from_iter(scores.iter().map(|&score| score as f32));
+            tallies[usize::from(k % 3 == 0)].add_multi_label(&scores, |class| labels[class] == 1.0);
+        }
+        let [mut all, other] = tallies;
+        all.add_counts(other.counts());
+        let values = all.values();
+        for (name, expected) in case["values"].as_object().unwrap() {
+            let (value, expected) = (values[name], expected.as_f64().unwrap());
+            assert!((value - expected).abs() < TOLERANCE, "{}: {name} {value}, {expected}", case["name"]);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 3 * 5);
+}
+
 /// With 199 steps between thresholds, the area is near the exact one.
 #[test]
 fn the_area_is_near_the_exact_one() {
@@ -56,6 +83,11 @@ fn the_area_is_near_the_exact_one() {
 
 #[test]
 fn what_is_not_defined_is_refused_or_nan() {
+    let told = Tally::multi_label(&["mcc"], 3).err().map(|error| error.to_string());
+    let says = "the metric `mcc` needs one label a sample; for several there are precision, recall, f1, auc, exact_acc";
+    assert_eq!(told.as_deref(), Some(says));
+    let empty = Tally::all_multi_label(3).values();
+    assert!(empty["exact_acc"].is_nan() && empty["auc"].is_nan());
     let error = |names: &[&str], classes| {
         Tally::named(names, classes).err().map(|error| error.to_string()).unwrap_or_default()
     };
@@ -71,7 +103,7 @@ fn what_is_not_defined_is_refused_or_nan() {
                 && towers_metrics::named(name).is_some_and(|metric| metric.name() == name)
         );
     }
-    let known = "top5_acc, balanced_acc, precision, recall, f1, mcc, auc";
+    let known = "top5_acc, balanced_acc, precision, recall, f1, mcc, auc, exact_acc";
     assert_eq!(error(&["f2"], 3), format!("the metric is `f2`, but must be one of {known}"));
 
     let names = ["top1_acc", "balanced_acc", "precision", "auc"];

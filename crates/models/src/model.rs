@@ -30,6 +30,18 @@ impl Model {
         self
     }
 
+    /// The same for images with any number of classes each: see [`Graph::set_multi_label`].
+    #[must_use]
+    pub fn multi_label(mut self) -> Self {
+        self.graph.set_multi_label(self.logits);
+        self
+    }
+
+    /// Whether an image has any number of classes.
+    pub fn is_multi_label(&self) -> bool {
+        self.graph.is_multi_label()
+    }
+
     /// Height, width and channels of its images.
     pub fn image(&self) -> [usize; 3] {
         let shape = self.graph.shape(self.graph.input());
@@ -39,7 +51,7 @@ impl Model {
     /// The number of classes: that of the scores, or two for a single one.
     pub fn classes(&self) -> usize {
         match self.graph.shape(self.logits).per_sample() {
-            1 => 2,
+            1 if !self.is_multi_label() => 2,
             scores => scores,
         }
     }

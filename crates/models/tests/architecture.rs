@@ -180,10 +180,6 @@ fn what_is_wrong_is_one_sentence() {
             "layer activation: `activation` is \"selu\", but must be one of linear, relu, relu6, leaky_relu, hard_sigmoid, hard_silu, gelu, silu, elu, sigmoid, tanh, softplus, mish, or softmax at the end",
         ),
         (
-            json!([{"class": "Flatten"}, {"class": "Dense", "activation": "sigmoid"}]),
-            "layer dense: sigmoid is not possible in the last layer of several outputs, where a softmax tells the classes apart",
-        ),
-        (
             json!([{"class": "Flatten"}, {"class": "Dense", "units": 1, "activation": "sigmoid"}]),
             "layer dense: its one sigmoid output tells 2 classes apart, but there are 10; a Dense layer with `units` 10",
         ),

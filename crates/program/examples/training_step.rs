@@ -20,7 +20,7 @@ fn main() -> towers_program::Result<()> {
     // The gradients end with two numbers: the sum of the losses, and the number of correct samples.
     let labels = builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
     let metrics = builder.fixed("metrics", Arena::Gradients, Span::new(6, 2));
-    let loss = CrossEntropy { gradient: true };
+    let loss = CrossEntropy { gradient: true, multi_label: false };
     let gradient = builder.in_phase(Phase::Loss).push(loss, &[logits, labels], &[metrics])?[0];
     let forward = Program { output_gradient: Some(gradient), ..builder.finish(logits) };
 

@@ -65,7 +65,7 @@ pub use execute::{Memory, StepArgs};
 pub use graph_cache::{CaptureStatus, GraphCache};
 pub use images::{ImageDraw, ImageSet, LoadImages, Place};
 pub use kind::{Kind, Times};
-pub use norm::{BatchNorm, SoftmaxXent, Target};
+pub use norm::{BatchNorm, Labels, Target, Xent};
 pub use ops::{Op, operands, results};
 pub use optimizer::{ClippedGrads, OptimizerState, ParamRun};
 pub use pad::Pad;

@@ -21,18 +21,65 @@ impl BatchNorm {
     }
 }
 
-/// Softmax and cross-entropy with integer labels, in one op.
+/// Cross-entropy of class scores, in one op with what makes probabilities of them: a softmax or, of multi-hot labels, a sigmoid
+/// for each class.
 ///
 /// With `e = label_smoothing` and `k` classes the target of a sample is `1 - e + e/k` for its label and `e/k` for the
-/// others (Keras' and PyTorch's definition).
+/// others (Keras' and PyTorch's definition). That of multi-hot labels is `1 - e/2` for each class of the sample and `e/2` for the
+/// others, and a sample's loss is the mean over the classes (Keras' `BinaryCrossentropy`).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SoftmaxXent {
+pub struct Xent {
     /// Between 0 and 1; 0 for one-hot targets.
     pub label_smoothing: f32,
     /// Factor on the gradient: 1 over the number of samples of the whole global batch.
     pub scale: f32,
-    /// Whether each sample has a [`Target`] instead of one label: two labels, as of mixup and cutmix, or weights.
-    pub targets: bool,
+    /// What a sample is compared with.
+    pub labels: Labels,
+}
+
+/// What each sample of a batch is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// One label.
+    Class,
+    /// A [`Target`]: two labels, as of mixup and cutmix, or weights.
+    Target,
+    /// Any number of classes: bit `k % 32` of word `k / 32` is 1 for those that the sample has.
+    MultiHot,
+}
+
+impl Labels {
+    /// Integers of a sample's label among this number of classes.
+    ///
+    /// ```
+    /// use towers_program::Labels;
+    ///
+    /// assert_eq!([Labels::Class, Labels::Target, Labels::MultiHot].map(|labels| labels.words(80)), [1, 5, 3]);
+    /// ```
+    pub const fn words(self, classes: usize) -> usize {
+        match self {
+            Labels::Class => 1,
+            Labels::Target => Target::WORDS,
+            Labels::MultiHot => classes.div_ceil(32),
+        }
+    }
+
+    /// Whether the multi-hot words of a sample have class `k`.
+    #[inline]
+    pub const fn has(words: &[u32], k: usize) -> bool {
+        words[k / 32] >> (k % 32) & 1 == 1
+    }
+
+    /// The multi-hot words of a sample, from 0 or 1 for each class.
+    ///
+    /// ```
+    /// # use towers_program::Labels;
+    /// assert_eq!(Labels::multi_hot(&[0, 1, 1]).collect::<Vec<_>>(), [0b110]);
+    /// ```
+    pub fn multi_hot(row: &[u8]) -> impl Iterator<Item = u32> + '_ {
+        let word = |part: &[u8]| part.iter().rev().fold(0, |word, &has| word << 1 | u32::from(has != 0));
+        row.chunks(32).map(word)
+    }
 }
 
 /// The target of a sample's probabilities: its label, or `share` of it and the rest of another one. The loss of each label is
@@ -72,7 +119,7 @@ impl Target {
         [self.label, self.other, self.share.to_bits(), first.to_bits(), second.to_bits()]
     }
 
-    /// The target of sample `n`, among integers that hold it.
+    /// The target of sample `n`, among integers that hold it: whole targets, or labels.
     #[inline]
     pub fn of(targets: bool, labels: &[u32], n: usize) -> Self {
         if !targets {
@@ -96,10 +143,10 @@ impl Target {
     }
 }
 
-impl SoftmaxXent {
-    /// Integers that say what `n` samples are compared with.
-    pub const fn words(&self, n: usize) -> usize {
-        if self.targets { n.saturating_mul(Target::WORDS) } else { n }
+impl Xent {
+    /// Integers that say what `n` samples of this number of classes are compared with.
+    pub const fn words(&self, n: usize, classes: usize) -> usize {
+        n.saturating_mul(self.labels.words(classes))
     }
 
     /// Checks the smoothing.

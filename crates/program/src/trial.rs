@@ -85,8 +85,14 @@ impl Trial {
 
     /// The labels of the batch: a number each, or the words of a [`Target`].
     pub fn labels(&mut self, labels: &[u32]) -> TensorId {
+        self.labels_of(labels, Target::WORDS)
+    }
+
+    /// The labels of the batch, each with up to this number of words.
+    pub fn labels_of(&mut self, labels: &[u32], words: usize) -> TensorId {
+        self.labels.resize(self.labels.len().max(self.batch.max(1) * words), 0);
         self.labels[..labels.len()].copy_from_slice(labels);
-        self.program.add_tensor(Shape::vectors(1, Target::WORDS), Arena::Labels, Home::At(0))
+        self.program.add_tensor(Shape::vectors(1, words), Arena::Labels, Home::At(0))
     }
 
     /// A result in the memory of a tensor.

@@ -88,7 +88,7 @@ impl Net {
         let labels = self.builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
         let metrics = self.span(2);
         let metrics = self.builder.fixed("metrics", Arena::Gradients, metrics);
-        let loss = CrossEntropy { gradient: true };
+        let loss = CrossEntropy { gradient: true, multi_label: false };
         let results = self.builder.in_phase(Phase::Loss).push(loss, &[logits, labels], &[metrics]).unwrap();
         Program { output_gradient: Some(results[0]), ..self.builder.finish(logits) }
     }

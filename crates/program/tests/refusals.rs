@@ -169,7 +169,7 @@ fn pixels() {
 
 #[test]
 fn losses() {
-    let loss = CrossEntropy { gradient: true };
+    let loss = CrossEntropy { gradient: true, multi_label: false };
     assert_eq!(told(loss, &[run(4), run(Target::WORDS)]), "nothing");
     refused(loss, &[image(3, 1, 4), run(Target::WORDS)], "the logits");
     refused(loss, &[run(4), run(1)], "the labels");
@@ -235,7 +235,7 @@ fn tensors_of_another_program_are_refused() {
 /// A loss reads its labels from the first one on.
 #[test]
 fn labels_come_first() {
-    let told = placed(CrossEntropy { gradient: false }, run(3), |to| {
+    let told = placed(CrossEntropy { gradient: false, multi_label: false }, run(3), |to| {
         vec![to.input(), to.fixed("labels", Arena::Labels, Span::new(3, Target::WORDS))]
     });
     assert_eq!(told, "cross_entropy: the labels must be the first in their memory, not behind others");
@@ -349,7 +349,7 @@ const ALL: [Op; 43] = [
     Op::AllReduceStart(AllReduceStart { len: 4 }),
     Op::Send(Send { to: Neighbor::Next }),
     Op::Receive(Receive { from: Neighbor::Next, shape: Shape::vectors(1, 4) }),
-    Op::CrossEntropy(CrossEntropy { gradient: true }),
+    Op::CrossEntropy(CrossEntropy { gradient: true, multi_label: false }),
 ];
 
 /// Two gradients in one run.

@@ -34,6 +34,11 @@ pub(crate) fn write(run: usize, tested: &Tested, out: &mut String) {
     let _ = writeln!(out, "<p class=\"note\">{}</p>", Escaped(&more.collect::<Vec<_>>().join(", ")));
     out.push_str("<div class=\"pair\">\n");
     by_class(tested, out);
+    // Where a picture has any number of classes, none is taken for another.
+    if evaluation.confusion.is_empty() {
+        out.push_str("</div>\n");
+        return filters(tested, out);
+    }
     let has_matrix = classes.len() <= MATRIX;
     if has_matrix {
         matrix(tested, out);

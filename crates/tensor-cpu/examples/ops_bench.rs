@@ -144,7 +144,12 @@ impl Bench {
         let (at, mut trial) = (Layout::contiguous(shape), Trial::new(shape.n));
         let (x, dx) = (batch(&mut trial, at), batch(&mut trial, at));
         let (labels, metrics) = (trial.labels(&[]), trial.run(Arena::Gradients, &[0.0; 2]));
-        trial.step(CrossEntropy { gradient: true }, &[x, labels], &[dx, metrics], Write::Set);
+        trial.step(
+            CrossEntropy { gradient: true, multi_label: false },
+            &[x, labels],
+            &[dx, metrics],
+            Write::Set,
+        );
         self.steps(trial, shape, &[("cross-entropy".to_owned(), 0..1, 2 * at.end())])
     }
 

@@ -11,7 +11,9 @@ use crate::{
 };
 use core::ops::Range;
 use towers_program::ops::{Reshape, Spread};
-use towers_program::{Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, ViewMut, Write};
+use towers_program::{
+    Executable, Labels, Memory, Op, Result, Step, StepArgs, TensorId, View, ViewMut, Write,
+};
 
 /// See `Backend::run`.
 pub(crate) fn run<E: Convolved>(
@@ -295,9 +297,13 @@ fn run_step<E: Convolved>(
             let loss = op.loss(args);
             loss.check("cross_entropy")?;
             let (logits, dlogits, metrics) = op.bind(step)?;
-            let (logits, labels) = (at.read(logits), &at.labels()[..loss.words(args.n)]);
-            let dlogits = dlogits.map(|dlogits| at.write(dlogits));
-            softmax::cross_entropy(&loss, logits, labels, dlogits, at.run_mut(metrics));
+            let logits = at.read(logits);
+            let labels = &at.labels()[..loss.words(args.n, logits.layout.shape.c)];
+            let (dlogits, metrics) = (dlogits.map(|dlogits| at.write(dlogits)), at.run_mut(metrics));
+            match loss.labels {
+                Labels::MultiHot => softmax::binary_cross_entropy(&loss, logits, labels, dlogits, metrics),
+                _ => softmax::cross_entropy(&loss, logits, labels, dlogits, metrics),
+            }
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
-use towers_program::{SoftmaxXent, Target, View, ViewMut};
+use towers_program::{Labels, Target, View, ViewMut, Xent};
 
 // Logits are few beside activations, so everything here runs on one thread and in f64.
 
@@ -61,7 +61,7 @@ fn loss<E: Element>(smoothing: f64, x: &[E], target: Target, total: Total) -> f6
 }
 
 /// The gradient of [`loss`] with respect to the logits, scaled.
-fn gradient<E: Element>(xent: &SoftmaxXent, x: &[E], target: Target, total: Total, dx: &mut [E]) {
+fn gradient<E: Element>(xent: &Xent, x: &[E], target: Target, total: Total, dx: &mut [E]) {
     let (smoothing, scale) = (f64::from(xent.label_smoothing), f64::from(xent.scale));
     let Target { label, other, share, weights } = target;
     let ([first, second], share, weight) = (weights.map(f64::from), f64::from(share), target.weight());
@@ -83,7 +83,7 @@ fn largest<E: Element>(x: &[E]) -> usize {
 }
 
 pub(crate) fn cross_entropy<E: Element>(
-    xent: &SoftmaxXent,
+    xent: &Xent,
     logits: View<[E]>,
     labels: &[u32],
     dlogits: Option<ViewMut<[E]>>,
@@ -91,9 +91,9 @@ pub(crate) fn cross_entropy<E: Element>(
 ) {
     let (x, dx) = (Rows::new(logits), dlogits.map(RowsMut::new));
     let (mut losses, mut correct) = (0.0, 0.0);
-    let count = labels.len() / xent.words(1);
+    let count = labels.len() / xent.words(1, 1);
     for row in 0..count.min(x.count()) {
-        let (own, target) = (x.row(row), Target::of(xent.targets, labels, row));
+        let (own, target) = (x.row(row), Target::of(xent.labels == Labels::Target, labels, row));
         let two = of_two(own);
         let x = two.as_ref().map_or(own, |two| two);
         let total = Total::of(x);
@@ -114,4 +114,40 @@ pub(crate) fn cross_entropy<E: Element>(
         }
     }
     metrics.copy_from_slice(&[losses as f32, correct]);
+}
+
+/// Binary cross-entropy of a sigmoid for each class, with multi-hot labels.
+pub(crate) fn binary_cross_entropy<E: Element>(
+    xent: &Xent,
+    logits: View<[E]>,
+    labels: &[u32],
+    dlogits: Option<ViewMut<[E]>>,
+    metrics: &mut [f32],
+) {
+    let (smoothing, scale) = (f64::from(xent.label_smoothing), f64::from(xent.scale));
+    let (x, dx) = (Rows::new(logits), dlogits.map(RowsMut::new));
+    let (mut losses, mut right) = (0.0, 0.0);
+    for (row, words) in labels.chunks(xent.words(1, logits.layout.shape.c).max(1)).enumerate().take(x.count())
+    {
+        let own = x.row(row);
+        let classes = own.len() as f64;
+        // SAFETY: one row is lent at a time.
+        let mut dx = dx.as_ref().map(|dx| unsafe { dx.row(row) });
+        let (mut loss, mut hits) = (0.0, 0_u32);
+        for (k, x) in own.iter().enumerate() {
+            let (x, has) = (f64::from(x.get()), Labels::has(words, k));
+            let target = if has { 1.0 - smoothing / 2.0 } else { smoothing / 2.0 };
+            // An exponential that does not overflow, and a product that is no number only if x is none.
+            let (small, wrong) = ((-x.abs()).exp(), if x > 0.0 { 1.0 - target } else { target });
+            loss += if wrong == 0.0 { 0.0 } else { wrong * x.abs() } + small.ln_1p();
+            hits += u32::from((x > 0.0) == has);
+            if let Some(dx) = &mut dx {
+                let probability = if x > 0.0 { 1.0 } else { small } / (1.0 + small);
+                dx[k] = E::of((scale * (probability - target) / classes) as f32);
+            }
+        }
+        losses += loss / classes;
+        right += f64::from(hits) / classes;
+    }
+    metrics.copy_from_slice(&[losses as f32, right as f32]);
 }

@@ -104,7 +104,13 @@ fn every_op(cpu: &Cpu) -> Result<TrialRun<'_>> {
     };
     step(LinearForward { linear, act }.into(), &[of_dense, dense], classes, &[], Write::Set);
     step(LinearInputGradient { linear }.into(), &[logits, dense], vectors, &[], mode);
-    step(CrossEntropy { gradient: true }.into(), &[logits, labels], classes, &[metrics], Write::Set);
+    step(
+        CrossEntropy { gradient: true, multi_label: false }.into(),
+        &[logits, labels],
+        classes,
+        &[metrics],
+        Write::Set,
+    );
     to.step(Conv2dWeightGradient { conv, bias: true }, &[x, dy], &[dw, db], Write::Set);
     to.step(BatchNormWeightGradient { bn }, &[x, gamma, beta, saved, dy], &[dgamma, dbeta], Write::Set);
     to.step(LinearWeightGradient { linear, bias: false }, &[of_dense, logits], &[ddense], Write::Set);

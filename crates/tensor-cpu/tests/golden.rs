@@ -15,8 +15,8 @@ use towers_program::ops::{
     DepthwiseWeightGradient, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
 };
 use towers_program::{
-    Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, Pad, ParamRun, Pool2d, Shape, Span, StepArgs,
-    Storage, Target, TensorId, Trial, TrialRun, View, ViewMut, Write,
+    Activation, Arena, BatchNorm, Conv2d, Device, Labels, Layout, Op, Pad, ParamRun, Pool2d, Shape, Span,
+    StepArgs, Storage, Target, TensorId, Trial, TrialRun, View, ViewMut, Write,
 };
 use towers_tensor_cpu::Buffer;
 
@@ -338,7 +338,7 @@ fn cross_entropy_of(device: &Device, loss: &str) {
         }
         let labels = ops.trial.labels(&labels);
         let metrics = ops.run_of(Arena::Gradients, &[0.0; 2]);
-        ops.set(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics]);
+        ops.set(CrossEntropy { gradient: true, multi_label: false }, &[logits, labels], &[dlogits, metrics]);
         let args = StepArgs { label_smoothing, targets, global_batch: 8, ..StepArgs::inference(at.shape.n) };
         let run = ops.run(device, &args);
         expect(device, &golden, &key(&format!("{name}.dlogits")), &left(&run, dlogits));
@@ -350,6 +350,27 @@ fn cross_entropy_of(device: &Device, loss: &str) {
     let (logits, mut y) = (load(device, &golden, &key("logits")), device.alloc(at.end()).unwrap());
     device.softmax(View::new(&logits, at), ViewMut::new(&mut y, at)).unwrap();
     expect(device, &golden, &key("probabilities"), &read(&y));
+}
+
+/// Multi-hot labels, of Keras and PyTorch.
+fn multi_label(device: &Device) {
+    let golden = Golden::open();
+    let at = golden.layout("multi_label.logits");
+    let (n, classes) = (at.shape.n, at.shape.c);
+    let rows: Vec<u8> = golden.labels("multi_label.labels").into_iter().map(|has| has as u8).collect();
+    let words: Vec<u32> = rows.chunks(classes).flat_map(Labels::multi_hot).collect();
+    for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
+        let mut ops = Ops::new(&golden, n);
+        let (logits, dlogits) = (ops.batch("multi_label.logits"), ops.room(at));
+        let labels = ops.trial.labels_of(&words, Labels::MultiHot.words(classes));
+        let metrics = ops.run_of(Arena::Gradients, &[0.0; 2]);
+        let loss = CrossEntropy { gradient: true, multi_label: true };
+        ops.set(loss, &[logits, labels], &[dlogits, metrics]);
+        let run = ops.run(device, &StepArgs { label_smoothing, global_batch: 8, ..StepArgs::inference(n) });
+        expect(device, &golden, &format!("multi_label.{name}.dlogits"), &left(&run, dlogits));
+        expect(device, &golden, &format!("multi_label.{name}.loss"), &left(&run, metrics)[..1]);
+        expect(device, &golden, "multi_label.correct", &left(&run, metrics)[1..]);
+    }
 }
 
 fn pooling(device: &Device) {
@@ -439,6 +460,7 @@ macro_rules! on_every_device {
 on_every_device!(
     batch_norm,
     cross_entropy,
+    multi_label,
     pooling,
     optimizers,
     grouped_convolutions,

@@ -3,10 +3,11 @@
 // A single logit (c = 1) is that of the second of two classes; the first one's is 0. So a sigmoid and its binary cross-entropy
 // are a softmax and its cross-entropy.
 //
-// Layout: rows of c logits with a row stride; outputs alike. Labels: one u32 a row; mixed ones three, the label, the other
-// label, and the bits of how much the first counts.
+// Layout: rows of c logits with a row stride; outputs alike. Labels: one u32 a row; mixed ones five, the label, the other
+// label, and the bits of how much the first counts and of both weights. Multi-hot ones a bit for each class, 32 to a word.
 // Geometry: `team` threads, a power of two up to 32, share a row; blocks of BLOCK threads, any number for softmax. For
-// softmax_xent exactly as many as make a team for every row, so that the shapes decide in which order losses are added.
+// softmax_xent and sigmoid_xent exactly as many as make a team for every row, so that the shapes decide in which order
+// losses are added.
 // Writes: all outputs =.
 #include "towers.cuh"
 
@@ -123,20 +124,10 @@ __device__ inline void write_gradient(const Row& row, const Target& target, floa
     }
 }
 
-// The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the
-// sums of its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
-KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const u32* labels, u32 targets, act_t* d, u32 d_stride,
-                    u32 rows, u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
-    u64 r = global_thread() / team;
-    bool real = r < rows;
-    Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
-    Target target = {0, 0, 1.0f, 1.0f, 1.0f};
-    if (real) target = read_target(labels, targets, r);
-    float loss = loss_of(row, target, smoothing);
-    bool correct = is_correct(row, target.share >= 0.5f ? target.label : target.other);
-    if (real && d) write_gradient(row, target, smoothing, scale * state->loss_scale, d + r * d_stride);
-    bool counts = real && row.member == 0;
-    float losses = block_sum(counts ? loss : 0.0f), right = block_sum(counts && correct ? 1.0f : 0.0f);
+// The sums over all rows. A block leaves its own in `partials`; the last block adds these up, in order, to `sums`.
+__device__ inline void write_sums(float loss, float right, float* partials, u32* counter, float* sums) {
+    float losses = block_sum(loss);
+    right = block_sum(right);
     if (threadIdx.x == 0) {
         partials[2 * blockIdx.x] = losses;
         partials[2 * blockIdx.x + 1] = right;
@@ -153,4 +144,44 @@ KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const 
         sums[0] = losses;
         sums[1] = right;
     }
+}
+
+// The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null.
+KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const u32* labels, u32 targets, act_t* d, u32 d_stride,
+                    u32 rows, u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
+    u64 r = global_thread() / team;
+    bool real = r < rows;
+    Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
+    Target target = {0, 0, 1.0f, 1.0f, 1.0f};
+    if (real) target = read_target(labels, targets, r);
+    float loss = loss_of(row, target, smoothing);
+    bool correct = is_correct(row, target.share >= 0.5f ? target.label : target.other);
+    if (real && d) write_gradient(row, target, smoothing, scale * state->loss_scale, d + r * d_stride);
+    bool counts = real && row.member == 0;
+    write_sums(counts ? loss : 0.0f, counts && correct ? 1.0f : 0.0f, partials, counter, sums);
+}
+
+// Binary cross-entropy of a sigmoid for each class, with multi-hot labels: as above.
+KERNEL sigmoid_xent(const StepState* state, const act_t* x, u32 x_stride, const u32* labels, act_t* d, u32 d_stride, u32 rows,
+                    u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
+    u64 r = global_thread() / team;
+    bool real = r < rows;
+    u32 member = threadIdx.x % team, end = real ? c : 0;
+    const u32* words = labels + (real ? r : 0) * ((c + 31) / 32);
+    float loss = 0.0f, right = 0.0f, of_class = 1.0f / c;
+    for (u32 k = member; k < end; k += team) {
+        float logit = to_float(x[r * x_stride + k]);
+        bool has = words[k / 32] >> k % 32 & 1, above = logit > 0.0f;
+        float target = has ? 1.0f - smoothing / 2.0f : smoothing / 2.0f;
+        // An exponential that does not overflow, and a product that is no number only if the logit is none.
+        float small = expf(-fabsf(logit)), wrong = above ? 1.0f - target : target;
+        loss += (wrong == 0.0f ? 0.0f : wrong * fabsf(logit)) + log1pf(small);
+        right += above == has ? 1.0f : 0.0f;
+        float probability = (above ? 1.0f : small) / (1.0f + small);
+        if (d) d[r * d_stride + k] = from_float<act_t>(scale * state->loss_scale * (probability - target) * of_class);
+    }
+    loss = team_sum(loss, team) * of_class;
+    right = team_sum(right, team) * of_class;
+    bool counts = real && member == 0;
+    write_sums(counts ? loss : 0.0f, counts ? right : 0.0f, partials, counter, sums);
 }

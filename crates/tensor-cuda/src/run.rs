@@ -297,7 +297,13 @@ impl Cuda {
             Op::CrossEntropy(op) => {
                 let (logits, dlogits, metrics) = op.bind(step)?;
                 let dlogits = dlogits.map(|dlogits| at.write(dlogits));
-                self.op_softmax_xent(&op.loss(args), at.read(logits), arenas.labels, dlogits, at.run(metrics))
+                self.op_cross_entropy(
+                    &op.loss(args),
+                    at.read(logits),
+                    arenas.labels,
+                    dlogits,
+                    at.run(metrics),
+                )
             }
         }
     }

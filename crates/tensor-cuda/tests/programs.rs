@@ -133,7 +133,7 @@ impl Net {
         let logits = net.dense("logits", CLASSES as usize, None, x);
         let labels = net.builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
         let metrics = net.fixed("metrics", Arena::Gradients, 2);
-        let op = CrossEntropy { gradient: trains };
+        let op = CrossEntropy { gradient: trains, multi_label: false };
         net.builder.layer("loss");
         let loss = net.builder.in_phase(Phase::Loss).push(op, &[logits, labels], &[metrics]);
         let output_gradient = trains.then(|| loss.expect("the operands fit")[0]);

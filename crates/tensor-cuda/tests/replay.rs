@@ -43,7 +43,12 @@ impl<'a> Step<'a> {
         let labels = trial.labels(&(0..SAMPLES as u32).map(|k| k % 10).collect::<Vec<_>>());
         let metrics = trial.run(Arena::Gradients, &[0.0; 2]);
         trial.step(Dropout { rate: 0.4, noise: Noise::Element, domain: 5 }, &[x], &[y], Write::Add);
-        trial.step(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics], Write::Set);
+        trial.step(
+            CrossEntropy { gradient: true, multi_label: false },
+            &[logits, labels],
+            &[dlogits, metrics],
+            Write::Set,
+        );
         let arena = |name| upload(cuda, &numbers(name, LEN)).unwrap();
         let (params, grads, velocity) = (arena("p"), arena("g"), arena("v"));
         let (ops, meter) = (trial.on(cuda).unwrap(), cuda.alloc(4).unwrap());
@@ -215,7 +220,12 @@ fn a_loss_waits_for_its_labels() {
     let mut trial = Trial::new(3);
     let logits = trial.activations(Layout::contiguous(shape), &numbers("logits", 30));
     let (labels, metrics) = (trial.labels(&[]), trial.run(Arena::Gradients, &[0.0; 2]));
-    trial.step(CrossEntropy { gradient: false }, &[logits, labels], &[metrics], Write::Set);
+    trial.step(
+        CrossEntropy { gradient: false, multi_label: false },
+        &[logits, labels],
+        &[metrics],
+        Write::Set,
+    );
     let run = core::cell::RefCell::new(trial.on(&cuda).unwrap());
     let begin = || cuda.upload_ints(&[0, 0, 0], &mut run.borrow_mut().labels).unwrap();
     let mut ops = || {

@@ -156,7 +156,12 @@ impl GradientCheck {
     fn fill(&self, network: &mut Network) -> Result<()> {
         let images: Vec<f32> =
             pattern(1, self.batch * network.sample_len(), 1.0).iter().map(|&x| x as f32).collect();
-        let labels: Vec<u32> = (0..self.batch).map(|n| (n % network.classes().max(1)) as u32).collect();
+        let label = |n: usize| match network.is_multi_label() {
+            // Some classes of each sample.
+            true => vec![0x5c5c_5c5c_u32.rotate_left(n as u32); network.label_words()],
+            false => vec![(n % network.classes().max(1)) as u32],
+        };
+        let labels: Vec<u32> = (0..self.batch).flat_map(label).collect();
         network.set_input(&images, &labels)?;
         for (k, slot) in network.arena().slots().to_vec().iter().enumerate() {
             let fan_in: usize = slot.shape.iter().rev().skip(1).product();

@@ -27,10 +27,13 @@ pub struct Classifier {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Prediction {
-    /// A probability for each class, by label; they sum to 1.
+    /// A probability for each class, by label. They sum to 1, unless a picture has [any number of
+    /// classes](Classifier::is_multi_label).
     pub probabilities: Vec<f32>,
     /// Their logarithms, also of those that are no numbers of 32 bits any more.
     pub log_probabilities: Vec<f64>,
+    /// The logarithms of the probabilities that the picture lacks each class, if it may have any number of them; else empty.
+    pub log_absences: Vec<f64>,
 }
 
 impl Prediction {
@@ -38,6 +41,13 @@ impl Prediction {
     pub fn ranked(&self) -> Vec<(usize, f32)> {
         let mut ranked: Vec<(usize, f32)> = self.probabilities.iter().copied().enumerate().collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        ranked
+    }
+
+    /// The labels whose probability is above `threshold`, with their probabilities, the likeliest first.
+    pub fn above(&self, threshold: f32) -> Vec<(usize, f32)> {
+        let mut ranked = self.ranked();
+        ranked.retain(|&(_, probability)| probability > threshold);
         ranked
     }
 }
@@ -84,6 +94,11 @@ impl Classifier {
         &mut self.network
     }
 
+    /// Whether a picture has any number of classes: their probabilities are independent.
+    pub fn is_multi_label(&self) -> bool {
+        self.network.is_multi_label()
+    }
+
     /// Height, width and channels of the pictures that it classifies: those of the network's images.
     /// `picture` of the crate `pictures` makes them of a file.
     pub fn image(&self) -> [usize; 3] {
@@ -115,8 +130,8 @@ impl Classifier {
         self.views = kind.views();
     }
 
-    /// The class scores of pictures of height x width x channels bytes each, as [`image`](Self::image) says, before softmax: as
-    /// many as classes for each picture. Of a network with one sigmoid output they are 0 and its logit.
+    /// The class scores of pictures of height x width x channels bytes each, as [`image`](Self::image) says, before softmax or
+    /// sigmoids: as many as classes for each picture. Of a network with one sigmoid output they are 0 and its logit.
     ///
     /// # Errors
     /// If the bytes are no whole number of pictures.
@@ -136,21 +151,35 @@ impl Classifier {
         let classes = self.classes.len();
         let mut predictions = Vec::new();
         for batch in pictures.chunks(self.network.max_batch() * self.picture()) {
-            let mut logs = vec![f64::NEG_INFINITY; batch.len() / self.picture() * classes];
+            let none = || vec![f64::NEG_INFINITY; batch.len() / self.picture() * classes];
+            let (mut logs, mut absences) = (none(), if self.is_multi_label() { none() } else { Vec::new() });
             for view in 0..self.views.len() {
                 let (draws, weight) = self.views[view].clone();
                 let logits = self.logits_of(draws, batch)?;
+                let log_weight = f64::from(weight).ln();
+                for ((log, absence), &logit) in logs.iter_mut().zip(&mut absences).zip(&logits) {
+                    let logit = f64::from(logit);
+                    // The logarithm of a sigmoid.
+                    let [has, lacks] = [logit, -logit].map(|x| -log_of_sum([0.0, -x].into_iter()));
+                    *log = log_of_sum([*log, has + log_weight].into_iter());
+                    *absence = log_of_sum([*absence, lacks + log_weight].into_iter());
+                }
+                if !absences.is_empty() {
+                    continue;
+                }
                 for (logs, logits) in logs.chunks_mut(classes).zip(logits.chunks(classes)) {
                     let total = log_of_sum(logits.iter().map(|&x| f64::from(x)));
                     for (log, &logit) in logs.iter_mut().zip(logits) {
-                        let of_view = f64::from(logit) - total + f64::from(weight).ln();
+                        let of_view = f64::from(logit) - total + log_weight;
                         *log = log_of_sum([*log, of_view].into_iter());
                     }
                 }
             }
+            let mut absences = absences.chunks(classes);
             predictions.extend(logs.chunks(classes).map(|logs| Prediction {
                 probabilities: logs.iter().map(|log| log.exp() as f32).collect(),
                 log_probabilities: logs.to_vec(),
+                log_absences: absences.next().unwrap_or_default().to_vec(),
             }));
         }
         Ok(predictions)
@@ -164,7 +193,7 @@ impl Classifier {
         let rows = data.to_vec(device, layout.offset, batch.len() / self.picture() * layout.stride)?;
         let of_row = |row: &[f32]| match layout.shape.c {
             // The first of two classes has the logit 0.
-            1 => vec![0.0, row[0]],
+            1 if !self.is_multi_label() => vec![0.0, row[0]],
             scores => row[..scores].to_vec(),
         };
         Ok(rows.chunks(layout.stride).flat_map(of_row).collect())
@@ -173,7 +202,8 @@ impl Classifier {
     /// Makes the network's input of a batch of pictures.
     fn see(&mut self, view: Draws, batch: &[u8]) -> Result<()> {
         self.images(&view, batch)?;
-        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / self.picture()])?)
+        let labels = vec![0; batch.len() / self.picture() * self.network.label_words()];
+        Ok(self.network.set_input(&self.images, &labels)?)
     }
 
     /// The network's input of some pictures.

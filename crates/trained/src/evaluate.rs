@@ -1,7 +1,8 @@
 use crate::task::check_labels;
 use crate::{Classifier, ColorMode, Error, ImageSize, Prediction, Result, classify_batches};
 use std::slice;
-use towers_dataset::{Dataset, ValidationFrom};
+use towers_dataset::ndarray::Array2;
+use towers_dataset::{Dataset, Split, ValidationFrom};
 use towers_metrics::{Tally, Values};
 
 /// How well a classifier does on labelled pictures.
@@ -10,14 +11,17 @@ use towers_metrics::{Tally, Values};
 pub struct Evaluation {
     /// How many pictures.
     pub samples: usize,
-    /// The mean cross-entropy.
+    /// The mean cross-entropy, over the classes too where a picture has any number of them.
     pub loss: f64,
-    /// The share that was classified correctly.
+    /// The share that was classified correctly: of the pictures, or of the answers for all their classes.
     pub acc: f64,
     /// All [metrics](towers_metrics::names) that are defined for so many classes.
     pub metrics: Values,
-    /// How often a picture of the row's class was taken for the column's.
+    /// How often a picture of the row's class was taken for the column's; empty where a picture has any number of classes.
     pub confusion: Vec<Vec<u64>>,
+    /// For each class, where a picture has any number of them: how many pictures have the class, how many were taken for it, and
+    /// how many of these have it. Else empty.
+    pub class_counts: Vec<[u64; 3]>,
     /// The pictures that were taken for something else, the surest mistake first.
     pub mistakes: Vec<Mistake>,
 }
@@ -67,17 +71,17 @@ impl Evaluation {
     /// assert_eq!((scores[0].precision, scores[0].recall, scores[0].f1), (0.6, 0.75, 2.0 / 3.0));
     /// ```
     pub fn class_scores(&self) -> Vec<ClassScores> {
-        let scores = |(k, row): (usize, &Vec<u64>)| {
-            let (right, samples) = (row[k] as f64, row.iter().sum::<u64>());
-            let taken = self.confusion.iter().map(|row| row[k]).sum::<u64>();
-            ClassScores {
-                samples,
-                precision: right / taken as f64,
-                recall: right / samples as f64,
-                f1: 2.0 * right / (samples + taken) as f64,
-            }
+        let of_confusion = |(k, row): (usize, &Vec<u64>)| {
+            [row.iter().sum::<u64>(), self.confusion.iter().map(|row| row[k]).sum(), row[k]]
         };
-        self.confusion.iter().enumerate().map(scores).collect()
+        let of_confusion = self.confusion.iter().enumerate().map(of_confusion);
+        let scores = |[samples, taken, right]: [u64; 3]| ClassScores {
+            samples,
+            precision: right as f64 / taken as f64,
+            recall: right as f64 / samples as f64,
+            f1: 2.0 * right as f64 / (samples + taken) as f64,
+        };
+        of_confusion.chain(self.class_counts.iter().copied()).map(scores).collect()
     }
 }
 
@@ -152,38 +156,83 @@ pub fn evaluate_on(
 ) -> Result<Evaluation> {
     let split = &data.test;
     let Some(classifier) = replicas.first_mut() else { return Err(none("the number of replicas")) };
-    let (classes, batch) = (classifier.classes.len(), classifier.network_mut().max_batch());
+    let classes = classifier.classes.len();
     let places = check(classifier, data)?;
-    let read = |k: usize| {
-        let (start, mut buffer) = (k * batch, Vec::new());
-        let pixels = split.pixels(start..(start + batch).min(split.len()), &mut buffer)?;
-        Ok(((), pixels.to_vec()))
-    };
+    if let Some(rows) = &split.multi_hot {
+        return evaluate_multi_label(replicas, split, rows, &places, each);
+    }
     let mut confusion = vec![vec![0; classes]; classes];
     let mut tally = Tally::all(classes);
     let (mut loss, mut done, mut mistakes, mut scores) = (0.0, 0, Vec::new(), Vec::new());
-    classify_batches(replicas, split.len().div_ceil(batch), read, |(), predictions| {
-        for prediction in predictions {
-            each(done, &prediction);
-            let label = places[usize::from(split.labels[done])];
-            loss -= prediction.log_probabilities[label];
-            let (taken_for, probability) = prediction.ranked()[0];
-            confusion[label][taken_for] += 1;
-            scores.clear();
-            scores.extend(prediction.log_probabilities.iter().map(|&score| score as f32));
-            tally.add(&scores, label);
-            if taken_for != label {
-                mistakes.push(Mistake { sample: done, label, taken_for, probability });
-            }
-            done += 1;
+    classify_all(replicas, split, |prediction| {
+        each(done, prediction);
+        let label = places[usize::from(split.labels[done])];
+        loss -= prediction.log_probabilities[label];
+        let (taken_for, probability) = prediction.ranked()[0];
+        confusion[label][taken_for] += 1;
+        scores.clear();
+        scores.extend(prediction.log_probabilities.iter().map(|&score| score as f32));
+        tally.add(&scores, label);
+        if taken_for != label {
+            mistakes.push(Mistake { sample: done, label, taken_for, probability });
         }
-        Ok::<_, Error>(true)
+        done += 1;
     })?;
     let correct: u64 = confusion.iter().enumerate().map(|(k, row)| row[k]).sum();
     mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.sample.cmp(&b.sample)));
     let samples = split.len();
     let (loss, acc) = (loss / samples as f64, correct as f64 / samples as f64);
-    Ok(Evaluation { samples, loss, acc, metrics: tally.values(), confusion, mistakes })
+    let class_counts = Vec::new();
+    Ok(Evaluation { samples, loss, acc, metrics: tally.values(), confusion, class_counts, mistakes })
+}
+
+/// As [`evaluate_on`], of pictures with any number of classes: `rows` is multi-hot.
+fn evaluate_multi_label(
+    replicas: &mut [Classifier],
+    split: &Split,
+    rows: &Array2<u8>,
+    places: &[usize],
+    mut each: impl FnMut(usize, &Prediction),
+) -> Result<Evaluation> {
+    let classes = replicas.first().map_or(0, |classifier| classifier.classes.len());
+    let (mut tally, mut class_counts) = (Tally::all_multi_label(classes), vec![[0; 3]; classes]);
+    let (mut loss, mut right, mut done) = (0.0, 0_u64, 0);
+    let (mut has, mut scores) = (Vec::new(), Vec::new());
+    classify_all(replicas, split, |prediction| {
+        each(done, prediction);
+        has.clear();
+        has.resize(classes, false);
+        rows.row(done).iter().zip(places).for_each(|(&own, &place)| has[place] |= own == 1);
+        scores.clear();
+        let logs = prediction.log_probabilities.iter().zip(&prediction.log_absences);
+        for (((log, absence), &has), counts) in logs.zip(&has).zip(&mut class_counts) {
+            loss -= if has { log } else { absence };
+            scores.push((log - absence) as f32);
+            let taken = log > absence;
+            right += u64::from(taken == has);
+            let own = [has, taken, taken && has];
+            counts.iter_mut().zip(own).for_each(|(count, own)| *count += u64::from(own));
+        }
+        tally.add_multi_label(&scores, |class| has[class]);
+        done += 1;
+    })?;
+    let (samples, answers) = (split.len(), (split.len() * classes) as f64);
+    let (loss, acc, metrics) = (loss / answers, right as f64 / answers, tally.values());
+    Ok(Evaluation { samples, loss, acc, metrics, confusion: Vec::new(), class_counts, mistakes: Vec::new() })
+}
+
+/// Classifies all pictures of a split; `see` gets their predictions in order.
+fn classify_all(replicas: &mut [Classifier], split: &Split, mut see: impl FnMut(&Prediction)) -> Result<()> {
+    let batch = replicas.first_mut().map_or(1, |classifier| classifier.network_mut().max_batch());
+    let read = |k: usize| {
+        let (start, mut buffer) = (k * batch, Vec::new());
+        let pixels = split.pixels(start..(start + batch).min(split.len()), &mut buffer)?;
+        Ok(((), pixels.to_vec()))
+    };
+    classify_batches(replicas, split.len().div_ceil(batch), read, |(), predictions| {
+        predictions.iter().for_each(&mut see);
+        Ok::<_, Error>(true)
+    })
 }
 
 /// Refuses data that the classifier isn't for. Returns its label for each label of the data.
@@ -196,6 +245,13 @@ fn check(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
         return Err(Error::option("data.dataset", format!("of {given} images"), accepted));
     }
     check_labels(split)?;
+    let kinds = ["one label a picture", "several labels a picture"];
+    if split.multi_hot.is_some() != classifier.is_multi_label() {
+        let [given, taken] = [split.multi_hot.is_some(), classifier.is_multi_label()];
+        let [given, taken] = [given, taken].map(|several| kinds[usize::from(several)]);
+        let accepted = format!("of {taken}, as the network was trained");
+        return Err(Error::option("data.dataset", format!("of {given}"), accepted));
+    }
     let places = places(classifier, data)?;
     if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {
         let accepted = format!("below {}, the number of classes", places.len());

@@ -221,6 +221,7 @@ mod tests {
             architecture: towers_models::Architecture::default(),
             classes: vec!["a".into(), "b".into()],
             named: true,
+            multi_label: false,
             dataset: "synthetic".into(),
             image: [32, 32, 3],
             input: Input::DivideBy255,

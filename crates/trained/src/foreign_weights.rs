@@ -284,12 +284,14 @@ impl ForeignWeights {
             return Err(Error::option("data.dataset", value, accepted).into());
         }
         let (path, dataset) = (path.to_owned(), of_own.unwrap_or(dataset));
+        let multi_label = self.0.is_multi_label();
         Ok(Trained {
             path,
             network,
             architecture,
             classes: names,
             named,
+            multi_label,
             dataset,
             image,
             input,

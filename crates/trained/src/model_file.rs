@@ -27,6 +27,9 @@ const CHANNELS: &str = "towers.channels";
 /// The key of the metadata with the layers of a network that is not built in, as JSON.
 const ARCHITECTURE: &str = "towers.architecture";
 
+/// The key of the metadata that says that an image has any number of classes.
+const MULTI_LABEL: &str = "towers.multi_label";
+
 /// The longest such JSON that is read, in bytes.
 const LONGEST_ARCHITECTURE: usize = 4 << 20;
 
@@ -63,6 +66,8 @@ pub struct Trained {
     pub classes: Vec<String>,
     /// Whether these names are known, or assumed by the number of classes.
     pub named: bool,
+    /// Whether an image has any number of classes: each has a sigmoid of its own. The layers may say so too.
+    pub(crate) multi_label: bool,
     /// The name of the data set it was trained on.
     pub dataset: String,
     /// Height, width and channels of its images.
@@ -149,6 +154,7 @@ impl Trained {
         let (input, options) = described_preprocessing(&file, &tensors)?;
         let (network, dataset) = (about("towers.model")?, about("towers.dataset")?);
         let named = !tensors.metadata().contains_key(ASSUMED);
+        let multi_label = tensors.metadata().contains_key(MULTI_LABEL);
         let unknown = || refuse("how it resizes pictures is unknown to this version");
         let resize = Resizing::of(&tensors).ok_or_else(unknown)?;
         let architecture = match tensors.metadata().get(ARCHITECTURE) {
@@ -166,6 +172,7 @@ impl Trained {
             architecture,
             classes,
             named,
+            multi_label,
             dataset,
             image,
             input,
@@ -195,6 +202,7 @@ impl Trained {
             architecture: Architecture { layers: about.layers.to_vec() },
             classes: about.classes.to_vec(),
             named: true,
+            multi_label: about.multi_label,
             dataset: about.dataset.to_owned(),
             image: about.image,
             input: about.input.clone(),
@@ -331,6 +339,7 @@ impl Trained {
             None if !self.architecture.is_empty() => self.described_model()?,
             None => self.named_model()?,
         };
+        let model = if self.multi_label { model.multi_label() } else { model };
         let mut names = HashSet::new();
         for step in model.steps() {
             for spec in &step.params {
@@ -380,27 +389,27 @@ impl Trained {
     ///
     /// # Errors [`Error::Run`] as [`model`](Self::model).
     pub fn to_tensors(&self) -> Result<Tensors> {
-        let mut tensors = Tensors::new();
-        for step in self.model()?.steps() {
+        let (mut tensors, model) = (Tensors::new(), self.model()?);
+        for step in model.steps() {
             for spec in step.params {
                 let name = format!("{}/{}", step.name, spec.name);
                 let data = finite_values(&self.tensors, &self.path, &name, &spec.shape)?.to_vec();
                 tensors.insert(name, spec.shape, data)?;
             }
         }
-        self.describe(&mut tensors)?;
+        self.describe(model.is_multi_label(), &mut tensors)?;
         Ok(tensors)
     }
 
     /// Adds the description that inference needs.
-    fn describe(&self, tensors: &mut Tensors) -> Result<()> {
+    fn describe(&self, multi_label: bool, tensors: &mut Tensors) -> Result<()> {
         let Trained { network, architecture, classes, dataset, image, input, options, .. } = self;
         if !self.named {
             tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
         }
         self.resize.add_to(tensors);
         let about = Description::new(network, *image, classes).layers(&architecture.layers).dataset(dataset);
-        about.input(input).options(options).add_to(tensors)
+        about.input(input).options(options).multi_label(multi_label).add_to(tensors)
     }
 }
 
@@ -445,6 +454,8 @@ pub struct Description<'a> {
     input: &'a Input,
     /// The augmentation, with the steps of `input` and the measurements of its standardization.
     options: Option<&'a ImageDataGenerator>,
+    /// Whether an image has any number of classes.
+    multi_label: bool,
 }
 
 impl<'a> Description<'a> {
@@ -452,12 +463,17 @@ impl<'a> Description<'a> {
     /// they are, and the data set has no name.
     pub fn new(network: &'a str, image: [usize; 3], classes: &'a [String]) -> Self {
         let (layers, dataset, input) = (&[][..], "", &Input::None);
-        Description { network, layers, classes, dataset, image, input, options: None }
+        Description { network, layers, classes, dataset, image, input, options: None, multi_label: false }
     }
 
     /// The layers of a custom network.
     pub fn layers(self, layers: &'a [LayerSpec]) -> Self {
         Description { layers, ..self }
+    }
+
+    /// Whether an image has any number of classes: each has a sigmoid of its own. By default it has one of them.
+    pub fn multi_label(self, multi_label: bool) -> Self {
+        Description { multi_label, ..self }
     }
 
     /// The name of the training data set.
@@ -509,6 +525,9 @@ impl<'a> Description<'a> {
             ("towers.preprocessing", preprocessing),
         ] {
             metadata.insert(key.to_owned(), value.to_owned());
+        }
+        if self.multi_label {
+            metadata.insert(MULTI_LABEL.to_owned(), "true".to_owned());
         }
         if channels != towers_dataset::CHANNELS {
             metadata.insert(CHANNELS.to_owned(), channels.to_string());
@@ -599,6 +618,7 @@ mod tests {
             architecture,
             classes,
             named,
+            multi_label: false,
             dataset,
             image,
             input,

@@ -90,7 +90,11 @@ pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
     for step in &source.steps {
         graph.step(step)?;
     }
-    let output = if source.has_one_output() { graph.probability() } else { OUTPUT.to_owned() };
+    let output = match source.multi_label {
+        true => graph.sigmoid("probabilities"),
+        false if source.has_one_output() => graph.sigmoid("probability"),
+        false => OUTPUT.to_owned(),
+    };
     let (mut graph, opset) = graph.finish();
     graph.name = source.name.to_owned();
     graph.input = vec![value(INPUT, &[c, h, w])];

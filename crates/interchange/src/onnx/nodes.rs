@@ -233,9 +233,9 @@ impl<'s> Nodes<'s> {
     }
 
     /// The `GraphProto` so far, and the operators that it needs.
-    /// The sigmoid of the one output; returns its name.
-    pub(super) fn probability(&mut self) -> String {
-        let output = self.unique("probability");
+    /// The sigmoid of the scores, under this name; returns it.
+    pub(super) fn sigmoid(&mut self, name: &str) -> String {
+        let output = self.unique(name);
         self.node("Sigmoid", &[OUTPUT], &[], output)
     }
 

@@ -8,6 +8,9 @@ use towers_checkpoint::Tensors;
 /// The key of the metadata with the height and width of the images.
 pub(super) const IMAGE_SIZE: &str = "towers.image_size";
 
+/// The key of the metadata that says that an image has any number of classes.
+pub(super) const MULTI_LABEL: &str = "towers.multi_label";
+
 const CLASSES: &str = "towers.classes";
 const DATASET: &str = "towers.dataset";
 
@@ -43,6 +46,9 @@ pub(super) fn write(source: &Source<'_>, tensors: &mut Tensors) {
     let metadata = tensors.metadata_mut();
     metadata.insert("format".to_owned(), "pt".to_owned());
     metadata.insert(IMAGE_SIZE.to_owned(), size(source));
+    if source.multi_label {
+        metadata.insert(MULTI_LABEL.to_owned(), "true".to_owned());
+    }
     let Some(dataset) = source.dataset else { return };
     let classes = serde_json::Value::from(source.classes.to_vec()).to_string();
     metadata.insert(CLASSES.to_owned(), classes);
@@ -55,7 +61,10 @@ pub(super) fn lines(source: &Source<'_>) -> String {
     let named = source.dataset.map_or_else(String::new, |dataset| {
         format!(", {}: json.dumps(CLASSES), {}: {}", text(CLASSES), text(DATASET), text(dataset))
     });
-    format!("METADATA = {{\"format\": \"pt\", {}: {}{named}}}", text(IMAGE_SIZE), text(&size(source)))
+    let several =
+        if source.multi_label { format!(", {}: \"true\"", text(MULTI_LABEL)) } else { String::new() };
+    let (key, size) = (text(IMAGE_SIZE), text(&size(source)));
+    format!("METADATA = {{\"format\": \"pt\", {key}: {size}{several}{named}}}")
 }
 
 /// What the `metadata` of the file at `path` say about the classes of a network with `outputs` of them.

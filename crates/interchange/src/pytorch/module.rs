@@ -29,8 +29,10 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (name, shift) = (source.name, source.shift().shape);
     let (classes, metadata) = (serde_json::Value::from(source.classes.to_vec()), about::lines(source));
     let logits = names.get(&source.logits).map_or("x", String::as_str);
-    let (value, what) = match source.has_one_output() {
-        true => (format!("torch.sigmoid({logits})"), "the probability of the second class"),
+    let sigmoid = || format!("torch.sigmoid({logits})");
+    let (value, what) = match source.multi_label {
+        true => (sigmoid(), "the probability of each class"),
+        false if source.has_one_output() => (sigmoid(), "the probability of the second class"),
         false => (logits.to_owned(), "logits"),
     };
     // Nothing may end the text that they stand in.

@@ -1,7 +1,7 @@
 //! From a state dict of PyTorch to our layers.
 
 use super::BY_ONNX;
-use super::about::{self, IMAGE_SIZE, Named};
+use super::about::{self, IMAGE_SIZE, MULTI_LABEL, Named};
 use super::module::identifiers;
 use crate::text::shortened;
 use crate::{Error, Pixels, Result, layout};
@@ -129,6 +129,11 @@ impl TorchWeights {
     /// [`Error::File`] if their names can't be read, or are more or fewer than the [`classes`](TorchWeights::classes).
     pub fn named(&self) -> Result<Option<Named>> {
         about::read(&self.path, self.tensors.metadata(), self.classes().unwrap_or_default())
+    }
+
+    /// Whether the metadata say that an image has any number of classes.
+    pub fn is_multi_label(&self) -> bool {
+        self.tensors.metadata().contains_key(MULTI_LABEL)
     }
 
     /// What happens to pixels first, if the module has it in it.

@@ -169,9 +169,10 @@ impl Network {
             return Err(Error::InferenceOnly);
         }
         self.set_input(images, labels)?;
+        let samples = self.n();
         let loss_scale = self.device.loss_scale()?.map_or(1.0, |[scale, _]| scale);
         let (device, mut work) = (self.device.clone(), self.begin_training());
-        let args = work.args(Some(draws), label_smoothing, labels.len());
+        let args = work.args(Some(draws), label_smoothing, samples);
         let program = work.prepared.program();
         let mut comparisons = Vec::new();
         let is_own = |&k: &usize| !program.steps[k].op.is_exchange();
@@ -247,7 +248,7 @@ fn repeat(
         let numbers = numbers.cloned().unwrap_or_else(zeros);
         match arena {
             Arena::Activations => trial.activations(Layout::contiguous(shape.with_n(args.n)), &numbers),
-            Arena::Labels => trial.labels(labels),
+            Arena::Labels => trial.labels_of(labels, shape.len()),
             _ => trial.run(arena, &numbers),
         }
     };

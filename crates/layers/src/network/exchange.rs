@@ -93,12 +93,12 @@ impl Network {
         let synchronized =
             self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
         self.device.prepare(&synchronized.executable)?;
-        let synchronizes = synchronized.synchronizes;
+        let (synchronizes, words) = (synchronized.synchronizes, self.label_words());
         for micro_batch in &mut self.micro_batches {
             let programs: Vec<&Prepared> =
                 [&self.infer, &synchronized].into_iter().chain(&self.train).collect();
             // The batch in it is gone: replicas make ready before their first one.
-            *micro_batch = MicroBatch::new(&programs, &self.device, self.infer.executable.batch())?;
+            *micro_batch = MicroBatch::new(&programs, &self.device, self.infer.executable.batch(), words)?;
         }
         self.synchronized = Some(synchronized);
         Ok(synchronizes)

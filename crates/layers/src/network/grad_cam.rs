@@ -115,7 +115,7 @@ impl GradCam {
             return Err(Error::Label { label: label as u32, classes: known });
         }
         let n = classes.len();
-        self.features.set_input(images, &vec![0; n])?;
+        self.features.set_input(images, &vec![0; n * self.features.label_words()])?;
         self.head.set_batch(n, false)?;
         let mut outside = Outside { classes, activation: Vec::new(), gradient: Vec::new() };
         self.features.evaluate_pass_with(Some(&mut outside))?;

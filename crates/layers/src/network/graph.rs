@@ -54,6 +54,8 @@ pub struct Graph {
     pub(super) receives: bool,
     /// Whether another stage reads its output.
     pub(super) sends: bool,
+    /// The number of classes if a sample has any number of them, also in the stages before the scores.
+    pub(super) multi_label: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +99,7 @@ impl Graph {
     pub fn new(name: &str, [h, w, c]: [usize; 3]) -> Self {
         let (name, shapes) = (name.to_owned(), vec![Shape::new(1, h, w, c)]);
         let (nodes, flat, counts) = (Vec::new(), vec![false], HashMap::new());
-        Graph { name, nodes, shapes, flat, counts, receives: false, sends: false }
+        Graph { name, nodes, shapes, flat, counts, receives: false, sends: false, multi_label: None }
     }
 
     /// The graph's name.
@@ -166,6 +168,33 @@ impl Graph {
         let (name, layer, frozen) = (name.to_owned(), Arc::new(layer), Vec::new());
         self.nodes.push(Node { name, layer, inputs, output, frozen });
         Ok(output)
+    }
+
+    /// Has samples with any number of classes from now on: each of the scores in `logits` has a sigmoid of its own, the loss is
+    /// binary cross-entropy, and labels are [multi-hot](towers_program::Labels::MultiHot).
+    ///
+    /// ```
+    /// use towers_layers::{Dense, Draws, Flatten, Graph, Mode};
+    ///
+    /// let mut graph = Graph::new("tiny", [2, 2, 1]);
+    /// let x = graph.add(Flatten, graph.input())?;
+    /// let logits = graph.add(Dense::new(3), x)?;
+    /// graph.set_multi_label(logits);
+    /// let mut network = graph.build(logits, &towers_tensor_cpu::device(1), 2, Mode::Training)?;
+    /// network.set_input(&[0.5; 8], &[0b101, 0])?;
+    /// network.train_pass(Draws { seed: 1, step: 0, first_sample: 0 }, 0.0, 2)?;
+    /// // All parameters are 0 yet, so each probability is a half.
+    /// assert_eq!(network.metrics()?.loss_sum, f64::from(2.0 * core::f32::consts::LN_2));
+    /// assert_eq!(network.predict()?, [0.5; 6]);
+    /// # Ok::<(), towers_layers::Error>(())
+    /// ```
+    pub fn set_multi_label(&mut self, logits: Value) {
+        self.multi_label = Some(self.shape(logits).c);
+    }
+
+    /// Whether a sample has any number of classes.
+    pub fn is_multi_label(&self) -> bool {
+        self.multi_label.is_some()
     }
 
     /// Freezes the trained parameters whose names, as in `conv2d/kernel`, satisfy `takes`: training changes them no

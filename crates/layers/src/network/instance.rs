@@ -5,7 +5,7 @@ use super::graph::{Graph, Mode, Value};
 use super::lowering::Prepared;
 use super::micro_batch::{MicroBatch, Pass};
 use crate::{Error, Result};
-use towers_program::{Device, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
+use towers_program::{Device, Ints, Labels, Layout, Span, Storage, Target, TensorId, View, ViewMut};
 
 /// An architecture on a device, with all the memory that its passes need.
 pub struct Network {
@@ -81,7 +81,8 @@ impl Graph {
         let infer = prepare(Mode::Inference)?;
         let train = if mode == Mode::Inference { None } else { Some(prepare(mode)?) };
         let programs: Vec<&Prepared> = [&infer].into_iter().chain(&train).collect();
-        let micro_batch = |_| MicroBatch::new(&programs, device, batch);
+        let words = label_words(self);
+        let micro_batch = |_| MicroBatch::new(&programs, device, batch, words);
         let micro_batches = (0..micro_batches.max(1)).map(micro_batch).collect::<Result<_>>()?;
         Ok(Network {
             device: device.clone(),
@@ -103,6 +104,11 @@ impl Graph {
 /// The programs of the passes: training, if it was built for it, and inference.
 fn passes_of(mode: Mode) -> impl Iterator<Item = Mode> {
     [Mode::Inference, mode].into_iter().skip(usize::from(mode == Mode::Inference))
+}
+
+/// The integers of a sample's label, if it is no [`Target`].
+fn label_words(graph: &Graph) -> usize {
+    graph.multi_label.map_or(1, |classes| Labels::MultiHot.words(classes))
 }
 
 impl Network {
@@ -153,9 +159,19 @@ impl Network {
     /// The number of classes: that of the scores, or two for a single one, the logit of the second class.
     pub fn classes(&self) -> usize {
         match self.graph.shape(self.output).c {
-            1 => 2,
+            1 if !self.is_multi_label() => 2,
             scores => scores,
         }
+    }
+
+    /// Whether a sample has any number of classes: see [`Graph::set_multi_label`].
+    pub fn is_multi_label(&self) -> bool {
+        self.graph.is_multi_label()
+    }
+
+    /// The integers of a sample's label: 1, or the words of a [multi-hot](Labels::MultiHot) one.
+    pub fn label_words(&self) -> usize {
+        label_words(&self.graph)
     }
 
     /// Elements of one input sample: height x width x channels.
@@ -176,15 +192,15 @@ impl Network {
         self.arena.init(&self.device, seed)
     }
 
-    /// Copies a batch to the device: images in NHWC order, one label each.
+    /// Copies a batch to the device: images in NHWC order, one label each, of [so many words](Network::label_words).
     ///
     /// # Errors
     /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size
     /// differs. [`Error::Label`] for a label that is none of the classes. A [stage](Graph::build_stage) can't
     /// check labels.
     pub fn set_input(&mut self, images: &[f32], labels: &[u32]) -> Result<()> {
-        self.check_labels(labels.iter().copied())?;
-        self.send(images, labels, labels.len(), false)
+        let n = self.count(labels)?;
+        self.send(images, labels, n, false)
     }
 
     /// As [`set_input`](Network::set_input), of samples with a [`Target`] each: two labels, as mixup and cutmix give, or weights.
@@ -192,9 +208,30 @@ impl Network {
     /// # Errors
     /// As [`set_input`](Network::set_input).
     pub fn set_input_with_targets(&mut self, images: &[f32], targets: &[Target]) -> Result<()> {
-        self.check_labels(targets.iter().flat_map(|target| [target.label, target.other]))?;
-        let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
+        let words = self.words_of(targets)?;
         self.send(images, &words, targets.len(), true)
+    }
+
+    /// The number of these labels, once they are checked.
+    fn count(&self, labels: &[u32]) -> Result<usize> {
+        let words = self.label_words();
+        if !self.is_multi_label() {
+            self.check_labels(labels.iter().copied())?;
+        } else if !labels.len().is_multiple_of(words) {
+            let accepted = format!("multi-hot labels of {words} words each");
+            return Err(Error::Batch { accepted, given: format!("{} words", labels.len()) });
+        }
+        Ok(labels.len() / words)
+    }
+
+    /// The words of these targets, once they are checked.
+    fn words_of(&self, targets: &[Target]) -> Result<Vec<u32>> {
+        if self.is_multi_label() {
+            let accepted = "multi-hot labels".to_owned();
+            return Err(Error::Batch { accepted, given: "targets of one or two classes".to_owned() });
+        }
+        self.check_labels(targets.iter().flat_map(|target| [target.label, target.other]))?;
+        Ok(targets.iter().flat_map(|target| target.to_words()).collect())
     }
 
     /// A label outside of the classes would make the loss NaN without an explanation.
@@ -209,8 +246,8 @@ impl Network {
     /// # Errors
     /// As [`set_input`](Network::set_input).
     pub fn set_labels(&mut self, labels: &[u32]) -> Result<()> {
-        self.check_labels(labels.iter().copied())?;
-        self.send_labels(labels, labels.len(), false)
+        let n = self.count(labels)?;
+        self.send_labels(labels, n, false)
     }
 
     /// As [`set_labels`](Network::set_labels), of samples with a [`Target`] each.
@@ -218,8 +255,7 @@ impl Network {
     /// # Errors
     /// As [`set_input`](Network::set_input).
     pub fn set_targets(&mut self, targets: &[Target]) -> Result<()> {
-        self.check_labels(targets.iter().flat_map(|target| [target.label, target.other]))?;
-        let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
+        let words = self.words_of(targets)?;
         self.send_labels(&words, targets.len(), true)
     }
 

@@ -7,7 +7,7 @@ use crate::parameter::ParamPlace;
 use crate::{Error, Lower, Result, Role};
 use towers_program::ops::Neighbor;
 use towers_program::passes::{self, Training};
-use towers_program::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
+use towers_program::{Arena, Builder, Executable, Op, Phase, Program, Span, TensorId, ops};
 
 /// Steps that memory rests before it is reused, on a device that doesn't [save](towers_program::Backend::recomputes)
 /// it. Such a device runs independent steps side by side, and branches of a backward pass would wait for each
@@ -108,7 +108,9 @@ impl Graph {
         if self.sends || builder.shape(y) != builder.shape(y).flatten() {
             return Ok(builder.finish(y));
         }
-        loss(builder, y, slots, mode != Mode::Inference)
+        let gradient = mode != Mode::Inference;
+        let loss = ops::CrossEntropy { gradient, multi_label: self.multi_label.is_some() };
+        end_with(loss, builder, y, slots.metrics)
     }
 
     /// Refuses layers whose output is unused.
@@ -144,12 +146,12 @@ fn lower_node(
 }
 
 /// Ends a program with the loss of its class scores, and its gradient if there is a backward pass.
-fn loss(mut builder: Builder, y: TensorId, slots: &Slots, gradient: bool) -> Result<Program> {
-    let labels = builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
-    let metrics = builder.fixed("metrics", Arena::Gradients, slots.metrics);
-    let loss = ops::CrossEntropy { gradient };
+fn end_with(loss: ops::CrossEntropy, mut builder: Builder, y: TensorId, metrics: Span) -> Result<Program> {
+    let words = loss.label_words(builder.shape(y).c);
+    let labels = builder.fixed("labels", Arena::Labels, Span::new(0, words));
+    let metrics = builder.fixed("metrics", Arena::Gradients, metrics);
     let results = builder.in_phase(Phase::Loss).push(loss, &[y, labels], &[metrics])?;
-    let output_gradient = results.first().copied().filter(|_| gradient);
+    let output_gradient = results.first().copied().filter(|_| loss.gradient);
     Ok(Program { output_gradient, ..builder.finish(y) })
 }
 

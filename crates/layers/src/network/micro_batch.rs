@@ -6,7 +6,7 @@ use towers_program::{Arena, Device, Ints, Storage, Target};
 pub(super) struct MicroBatch {
     pub(super) activations: Storage,
     pub(super) statistics: Storage,
-    /// With room for a [`Target`] a sample.
+    /// With room for a [`Target`] a sample, or for its multi-hot words.
     pub(super) labels: Ints,
     /// Whether the labels are whole [`Target`]s.
     pub(super) targets: bool,
@@ -43,13 +43,18 @@ impl Pass {
 }
 
 impl MicroBatch {
-    /// With room for each of these programs.
-    pub(super) fn new(programs: &[&Prepared], device: &Device, batch: usize) -> Result<MicroBatch> {
+    /// With room for each of these programs, and for labels of so many words.
+    pub(super) fn new(
+        programs: &[&Prepared],
+        device: &Device,
+        batch: usize,
+        words: usize,
+    ) -> Result<MicroBatch> {
         let len = |arena| programs.iter().map(|program| program.executable.len(arena)).max().unwrap_or(0);
         Ok(MicroBatch {
             activations: device.alloc_activations(len(Arena::Activations))?,
             statistics: device.alloc(len(Arena::Statistics))?,
-            labels: device.alloc_ints(batch * Target::WORDS)?,
+            labels: device.alloc_ints(batch * words.max(Target::WORDS))?,
             targets: false,
             n: 0,
             pass: Pass::Inference,

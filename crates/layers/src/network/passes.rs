@@ -17,7 +17,7 @@ use towers_program::{Device, Layout, Memory, Phase, Span, StepArgs, TensorId, Vi
 pub struct Metrics {
     /// The sum of the losses.
     pub loss_sum: f64,
-    /// The number of samples that were classified correctly.
+    /// The number of samples that were classified correctly. Of a multi-label network, each counts as the share of its right classes.
     pub correct: f64,
 }
 
@@ -25,7 +25,8 @@ impl Network {
     /// A training pass over the current batch. Afterwards the arena's `grads` hold the gradients, the sums
     /// for the running averages, and the metrics, ready to be added to other replicas'.
     ///
-    /// The loss is softmax cross-entropy; its gradient is divided by `global_batch`, the samples of all replicas.
+    /// The loss is softmax cross-entropy, or binary cross-entropy of a [multi-label](Network::is_multi_label) network. Its gradient is
+    /// divided by `global_batch`, the samples of all replicas.
     /// A batch of no samples leaves zeros.
     ///
     /// Running averages, such as those of batch normalization, move in [`finish_step`](Network::finish_step).
@@ -172,13 +173,18 @@ impl Network {
     }
 
     /// The class probabilities of the current batch, by an inference pass: one row of
-    /// [`classes`](Network::classes) a sample.
+    /// [`classes`](Network::classes) a sample. Those of a [multi-label](Network::is_multi_label) network are independent; of others they
+    /// sum to 1.
     ///
     /// # Errors
     /// The errors of the device.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
         self.infer(None)?;
+        if self.is_multi_label() {
+            let sigmoid = |&logit: &f32| (1.0 / (1.0 + f64::from(-logit).exp())) as f32;
+            return Ok(self.scores()?.iter().map(sigmoid).collect());
+        }
         let at = self.infer.executable.layout(self.infer.program().output, n);
         let (logits, layout) =
             (View::new(&self.micro_batches[self.micro_batch].activations, at), Layout::contiguous(at.shape));
@@ -197,11 +203,12 @@ impl Network {
     pub fn scores(&mut self) -> Result<Vec<f32>> {
         // A graph that repeats an inference pass does not say so.
         self.micro_batches[self.micro_batch].pass = Pass::Inference;
+        let single = !self.is_multi_label();
         let work = self.work();
         let output = work.prepared.program().output;
         let scores = work.read(output)?;
         let both = |&second: &f32| [0.0, second];
-        Ok(if work.prepared.program().tensor(output).shape.c == 1 {
+        Ok(if single && work.prepared.program().tensor(output).shape.c == 1 {
             scores.iter().flat_map(both).collect()
         } else {
             scores

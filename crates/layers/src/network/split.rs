@@ -85,6 +85,7 @@ impl Graph {
             counts: HashMap::new(),
             receives: input != self.input(),
             sends: output != end,
+            multi_label: self.multi_label,
         };
         let mut values = HashMap::from([(input, stage.input())]);
         for node in &self.nodes[nodes] {

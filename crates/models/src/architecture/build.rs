@@ -34,7 +34,8 @@ impl Architecture {
     /// The network, under this name, for images of `[height, width, channels]` and this number of classes.
     ///
     /// The last dense layer has as many units as there are classes, unless it has `units` of its own. A softmax
-    /// at the end is left out, since the loss computes it, and so is the sigmoid of one output, which is for two classes.
+    /// at the end is left out, since the loss computes it, and so is a sigmoid: of one output it is for two classes, of several
+    /// for [any number of classes](Model::multi_label) an image.
     ///
     /// # Errors
     /// An error that names the layer, the option and the accepted values. [`Error::Images`] for images that are
@@ -67,12 +68,8 @@ impl Architecture {
                 shape.h, shape.w, shape.c
             )));
         }
-        if self.ends_in_sigmoid() && shape.c != 1 {
-            return Err(options.refuse(
-                "sigmoid is not possible in the last layer of several outputs, where a softmax tells the classes apart",
-            ));
-        }
-        if self.ends_in_sigmoid() && classes != 2 {
+        let multi_label = self.ends_in_sigmoid() && shape.c != 1;
+        if self.ends_in_sigmoid() && !multi_label && classes != 2 {
             return Err(options.refuse(format!(
                 "its one sigmoid output tells 2 classes apart, but there are {classes}; a Dense layer with `units` {classes} and \
                  softmax has an output for each"
@@ -85,7 +82,7 @@ impl Architecture {
         }
         let model = Model::new(graph, logits);
         check_parameters(name, &model)?;
-        Ok(model)
+        Ok(if multi_label { model.multi_label() } else { model })
     }
 
     /// The layers with names, classes and inputs.
@@ -274,7 +271,7 @@ fn activation(node: &Node<'_>, is_last: bool) -> Result<Activation> {
         _ => options.activation()?,
     };
     match own {
-        // That of one output, which is checked where the shape is known.
+        // Its outputs are counted where the shape is known.
         Some(Activation::Sigmoid) if is_last => Ok(Activation::None),
         Some(act) => Ok(act),
         None if is_last => Ok(Activation::None),

@@ -41,8 +41,8 @@ impl Architecture {
         (self.layers[last].class == "Dense").then_some(last)
     }
 
-    /// Whether a sigmoid is its last activation. It is the loss that computes it, and its one output is the logit of the second of
-    /// two classes.
+    /// Whether a sigmoid is its last activation. It is the loss that computes it. One output is the logit of the second of two
+    /// classes; of several, each is that of a class which an image may have.
     pub fn ends_in_sigmoid(&self) -> bool {
         self.layers.last().is_some_and(|last| last.options.get("activation") == Some(&"sigmoid".into()))
     }
@@ -53,7 +53,7 @@ impl Architecture {
         self.ends_in_sigmoid() && self.last_dense().and_then(units) == Some(1)
     }
 
-    /// Leaves a sigmoid of several outputs at its end out: a softmax takes its place. Returns whether there was one.
+    /// Leaves a sigmoid of several outputs at its end out: the labels decide what takes its place. Returns whether there was one.
     ///
     /// ```
     /// # use towers_models::Architecture;
@@ -62,9 +62,9 @@ impl Architecture {
     ///     serde_json::from_value(serde_json::json!([{"class": "Flatten"}, dense]))
     /// };
     /// let mut architecture = ends(2)?;
-    /// assert!(architecture.build("mine", [8, 8, 3], 2).is_err());
+    /// assert!(architecture.build("mine", [8, 8, 3], 2)?.is_multi_label());
     /// assert!(architecture.take_sigmoid() && !architecture.take_sigmoid());
-    /// assert!(architecture.build("mine", [8, 8, 3], 2).is_ok());
+    /// assert!(!architecture.build("mine", [8, 8, 3], 2)?.is_multi_label());
     /// assert!(!ends(1)?.take_sigmoid() && ends(1)?.take_classes() == Some(2));
     /// assert_eq!(ends(1)?.build("mine", [8, 8, 3], 2)?.classes(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

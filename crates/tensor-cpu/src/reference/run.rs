@@ -7,7 +7,7 @@ use super::{
 };
 use crate::norm_operands::{Infer, Saved, Train};
 use towers_program::ops::{Reshape, Spread};
-use towers_program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
+use towers_program::{Executable, Labels, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
 
 /// Runs a step.
 pub(crate) fn run(
@@ -281,9 +281,14 @@ fn run_step<'a, 'm: 'a>(
             let loss = op.loss(args);
             loss.check("cross_entropy")?;
             let (logits, dlogits, metrics) = op.bind(step)?;
-            let (logits, labels) = (at.read(logits)?, &at.labels()[..loss.words(args.n)]);
+            let logits = at.read(logits)?;
+            let labels = &at.labels()[..loss.words(args.n, logits.shape().c)];
             let dlogits = dlogits.map(|dlogits| into.write(dlogits)).transpose()?;
-            softmax::cross_entropy(&loss, logits, labels, dlogits, into.run(metrics));
+            let metrics = into.run(metrics);
+            match loss.labels {
+                Labels::MultiHot => softmax::binary_cross_entropy(&loss, logits, labels, dlogits, metrics),
+                _ => softmax::cross_entropy(&loss, logits, labels, dlogits, metrics),
+            }
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
 use super::operand::{Input, Output};
-use towers_program::{SoftmaxXent, Target};
+use towers_program::{Labels, Target, Xent};
 
 /// The logarithms of the classes' probabilities. The largest logit is taken away first, so that nothing overflows and no
 /// large one swallows the sum.
@@ -41,7 +41,7 @@ fn loss(x: &[f64], targets: &[f64], log: &impl Fn(f64) -> f64) -> f64 {
 }
 
 pub(crate) fn cross_entropy(
-    xent: &SoftmaxXent,
+    xent: &Xent,
     logits: Input,
     labels: &[u32],
     mut dlogits: Option<Output>,
@@ -49,8 +49,9 @@ pub(crate) fn cross_entropy(
 ) {
     let smoothing = f64::from(xent.label_smoothing);
     metrics.fill(0.0);
-    for n in 0..labels.len() / xent.words(1) {
-        let (x, target) = (&of_classes(logits.row(n))[..], Target::of(xent.targets, labels, n));
+    for n in 0..labels.len() / xent.words(1, 1) {
+        let (x, target) =
+            (&of_classes(logits.row(n))[..], Target::of(xent.labels == Labels::Target, labels, n));
         let classes = x.len();
         let (log, targets) = (log_probabilities(x), targets(smoothing, classes, target));
         metrics[0] += if classes > 0 { loss(x, &targets, &log) } else { f64::NAN };
@@ -60,6 +61,34 @@ pub(crate) fn cross_entropy(
             let first = classes - logits.shape().c;
             for (k, d) in (first..).zip(d.row(n)) {
                 *d = f64::from(xent.scale) * (target.weight() * log(x[k]).exp() - targets[k]);
+            }
+        }
+    }
+}
+
+/// Of a sigmoid for each class, with multi-hot labels.
+pub(crate) fn binary_cross_entropy(
+    xent: &Xent,
+    logits: Input,
+    labels: &[u32],
+    mut dlogits: Option<Output>,
+    metrics: &mut [f64],
+) {
+    let (smoothing, classes) = (f64::from(xent.label_smoothing), logits.shape().c as f64);
+    metrics.fill(0.0);
+    for (n, words) in labels.chunks(xent.words(1, logits.shape().c).max(1)).enumerate() {
+        let target = |k: usize| smoothing / 2.0 + if Labels::has(words, k) { 1.0 - smoothing } else { 0.0 };
+        // The logarithm of 1 + e^x, without an exponential that overflows.
+        let softplus = |x: f64| (-x.abs()).exp().ln_1p() + if x < 0.0 { 0.0 } else { x };
+        for (k, &x) in logits.row(n).iter().enumerate() {
+            let (has, lacks) = (target(k), 1.0 - target(k));
+            // A target of 0 does not count, however large the loss.
+            let part =
+                |target: f64, loss: f64| if target == 0.0 && !loss.is_nan() { 0.0 } else { target * loss };
+            metrics[0] += (part(has, softplus(-x)) + part(lacks, softplus(x))) / classes;
+            metrics[1] += if (x > 0.0) == Labels::has(words, k) { 1.0 / classes } else { 0.0 };
+            if let Some(d) = &mut dlogits {
+                d.row(n)[k] = f64::from(xent.scale) * (1.0 / (1.0 + (-x).exp()) - has) / classes;
             }
         }
     }

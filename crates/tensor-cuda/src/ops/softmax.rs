@@ -6,12 +6,12 @@ use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::format::Format;
 use crate::operand::Run;
 use crate::source::Source;
-use towers_program::{Error, Result, SoftmaxXent, View};
+use towers_program::{Error, Labels, Result, View, Xent};
 
 pub(crate) const SOURCE: Source = Source {
     name: "softmax.cu",
     text: include_str!("../../kernels/softmax.cu"),
-    kernels: &["softmax", "softmax_f32", "softmax_xent"],
+    kernels: &["softmax", "softmax_f32", "softmax_xent", "sigmoid_xent"],
 };
 
 /// Threads of a block: a batch of 256 samples and ten classes needs one.
@@ -48,18 +48,19 @@ impl Cuda {
         Ok(("softmax", y.ptr, y.stride as u32))
     }
 
-    pub(crate) fn op_softmax_xent(
+    pub(crate) fn op_cross_entropy(
         &self,
-        xent: &SoftmaxXent,
+        xent: &Xent,
         logits: View<Buffer>,
         labels: &Ints,
         dlogits: Option<View<Buffer>>,
         metrics: Run,
     ) -> Result<()> {
-        let op = "softmax_xent";
+        let multi_hot = xent.labels == Labels::MultiHot;
+        let op = if multi_hot { "sigmoid_xent" } else { "softmax_xent" };
         let shape = logits.layout.shape;
         xent.check(op)?;
-        let labels = self.ints(op, "the labels", labels, xent.words(shape.n))?;
+        let labels = self.ints(op, "the labels", labels, xent.words(shape.n, shape.c))?;
         let x = self.read(op, "the logits", logits)?;
         let (d, d_stride) = match dlogits {
             None => (Ptr::NULL, 0),
@@ -76,12 +77,32 @@ impl Cuda {
         let partials = self.scratch(blocks * 2 * size_of::<f32>())?;
         let (x_stride, smoothing, scale) = (x.stride as u32, xent.label_smoothing, xent.scale);
         let geometry = Geometry::line(u32_of(op, "the number of blocks", blocks)?, BLOCK);
+        let counter = self.counters(op, 1)?;
+        if multi_hot {
+            let args = args![
+                self.step_state(),
+                x.ptr,
+                x_stride,
+                labels,
+                d,
+                d_stride,
+                rows,
+                c,
+                team,
+                smoothing,
+                scale,
+                partials,
+                counter,
+                metrics,
+            ];
+            return self.launch(op, geometry, args);
+        }
         let args = args![
             self.step_state(),
             x.ptr,
             x_stride,
             labels,
-            u32::from(xent.targets),
+            u32::from(xent.labels == Labels::Target),
             d,
             d_stride,
             rows,
@@ -90,9 +111,9 @@ impl Cuda {
             smoothing,
             scale,
             partials,
-            self.counters(op, 1)?,
+            counter,
             metrics,
         ];
-        self.launch("softmax_xent", geometry, args)
+        self.launch(op, geometry, args)
     }
 }

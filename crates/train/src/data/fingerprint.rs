@@ -45,6 +45,7 @@ pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<(
 pub(crate) fn digest_seen(split: &Split, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<String> {
     let mut digest = Sha256::new();
     split.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
+    split.multi_hot.iter().flatten().for_each(|has| digest.update([*has]));
     split.each(|images| {
         digest.update(images);
         see(images)

@@ -1,5 +1,5 @@
 use crate::Result;
-use crate::data::class_weights::ClassWeights;
+use crate::data::labelling::Labelling;
 use std::mem::take;
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -24,6 +24,7 @@ pub(crate) struct ImageSet {
     draws: Ints,
     /// The draws to copy to the device: 2 words for each row and column of an image.
     table: Vec<u32>,
+    has_targets: bool,
 }
 
 /// A replica's share of a batch of an [`ImageSet`].
@@ -44,17 +45,20 @@ impl ImageSet {
         samples: &Samples,
         pipeline: Pipeline,
         options: LoaderOptions,
-        weights: &ClassWeights,
+        labelling: &Labelling,
     ) -> Result<Self> {
         let [height, width, channels] = samples.shape();
         let image = height * width * channels;
         let (constant, scale) = (pipeline.options().cval, pipeline.scale());
-        let targets = samples.labels().iter().map(|&label| weights.target(label.into(), None));
-        let labels: Vec<u32> = match weights.are_given() {
-            true => targets.flat_map(Target::to_words).collect(),
-            false => targets.map(|target| target.label).collect(),
+        let labels = samples.labels().iter().map(|&label| u32::from(label));
+        let (labels, label): (Vec<u32>, usize) = match labelling {
+            Labelling::Labels => (labels.collect(), 1),
+            Labelling::Weighted(_) => {
+                let words = |label| labelling.target(label, None).to_words();
+                (labels.flat_map(words).collect(), Target::WORDS)
+            }
+            Labelling::MultiHot(rows) => (rows.all().to_vec(), rows.words()),
         };
-        let label = if weights.are_given() { Target::WORDS } else { 1 };
         let load = LoadImages { height, width, channels, constant, scale, label };
         let mut set = ImageSet {
             samples: samples.clone(),
@@ -66,6 +70,7 @@ impl ImageSet {
             load,
             pipeline,
             options,
+            has_targets: labelling.is_weighted(),
         };
         let images = samples.images();
         let pixels = images.as_ref().and_then(|images| images.as_slice()).unwrap_or_default();
@@ -110,7 +115,7 @@ impl ImageSet {
 
     /// Whether each sample has a [`Target`] instead of a label.
     pub(crate) fn has_targets(&self) -> bool {
-        self.load.label > 1
+        self.has_targets
     }
 
     /// Batches per epoch.
@@ -145,6 +150,43 @@ mod tests {
     use towers_augment::{ImageDataGenerator, Loader};
     use towers_layers::Mode;
 
+    /// The labels that the device copies are those of the images, though each has several words.
+    #[test]
+    fn a_device_loads_the_words_of_multi_hot_labels() {
+        let device = towers_tensor_cpu::reference();
+        let images =
+            Array4::from_shape_fn((11, 16, 16, 3), |(n, y, x, c)| (n * 37 + y * 5 + x * 3 + c * 60) as u8);
+        let rows =
+            ndarray::Array2::from_shape_fn((11, 40), |(n, class)| u8::from((n * 7 + class * 3) % 5 < 2));
+        let split =
+            towers_dataset::Split::new(images.clone(), vec![0; 11]).unwrap().multi_label(rows).unwrap();
+        let labelling = Labelling::of(&split);
+        let samples = Samples::new(images, split.labels.to_vec()).unwrap();
+        let pipeline = ImageDataGenerator::new().rescale(1.0 / 255.0).build([16, 16, 3]).unwrap();
+        let model = towers_models::by_name_for("small_cnn", [16, 16, 3], 40).unwrap().unwrap().multi_label();
+        let mut network = model.build(&device, 8, Mode::Training).unwrap();
+        network.init(1).unwrap();
+        let batches = LoaderOptions::new().batch_size(8).seed(3);
+        let mut set =
+            ImageSet::new(&device, &samples, pipeline.clone(), batches.clone(), &labelling).unwrap();
+        set.begin_epoch(&device, 0).unwrap();
+        let mut loader = Loader::new(samples, pipeline, batches).unwrap();
+        let shards = Shards::new(1, 1, 0);
+        for (batch, own) in loader.epoch(0, 0).unwrap().zip(set.shares(0, &shards)) {
+            let batch = batch.unwrap();
+            let rows = labelling.multi_hot().unwrap();
+            let words: Vec<u32> = batch.indices.iter().flat_map(|&k| rows.of(k as usize).to_vec()).collect();
+            network.set_input(&batch.x, &words).unwrap();
+            network.evaluate_pass().unwrap();
+            let of_host = network.metrics().unwrap();
+            set.load(&device, own, &mut network).unwrap();
+            network.evaluate_pass().unwrap();
+            let of_device = network.metrics().unwrap();
+            assert_eq!(of_host.correct, of_device.correct);
+            assert!((of_host.loss_sum - of_device.loss_sum).abs() < 1e-4, "{of_host:?} {of_device:?}");
+        }
+    }
+
     /// Batches made by the device equal those made by the host.
     #[test]
     fn a_device_loads_what_a_loader_loads() {
@@ -169,7 +211,7 @@ mod tests {
             .unwrap();
         let batches = LoaderOptions::new().batch_size(8).seed(3);
         let mut set =
-            ImageSet::new(&device, &samples, pipeline.clone(), batches.clone(), &ClassWeights::default())
+            ImageSet::new(&device, &samples, pipeline.clone(), batches.clone(), &Labelling::default())
                 .unwrap();
         let weights = "1,2".parse().unwrap();
         for (shards, epoch) in [

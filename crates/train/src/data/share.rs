@@ -1,6 +1,6 @@
 use crate::Result;
-use crate::data::class_weights::ClassWeights;
 use crate::data::image_set::{ImageSet, Rows};
+use crate::data::labelling::Labelling;
 use core::ops::Range;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ const MOST_WORKERS: usize = 8;
 /// The source of batches.
 pub(crate) enum Source {
     /// Threads of the host.
-    Host(Loader, ClassWeights),
+    Host(Loader, Labelling),
     /// The device itself, for these shards.
     Device(Rc<RefCell<ImageSet>>, Shards),
     /// Another stage has the images: only labels are needed.
@@ -42,15 +42,15 @@ impl Source {
         pipeline: Pipeline,
         options: LoaderOptions,
         shards: &Shards,
-        weights: &ClassWeights,
+        labelling: &Labelling,
     ) -> Result<Self> {
         if !stage.is_first() {
-            let (samples, shards, weights) = (samples.clone(), shards.clone(), weights.clone());
-            return Ok(Source::Labels(Box::new(Labels { samples, pipeline, options, shards, weights })));
+            let (samples, shards, labelling) = (samples.clone(), shards.clone(), labelling.clone());
+            return Ok(Source::Labels(Box::new(Labels { samples, pipeline, options, shards, labelling })));
         }
         let (ahead, on_demand) = (device.runs_ahead(), samples.images().is_none());
         if ahead && !on_demand && pipeline.unplaceable().is_none() {
-            let set = ImageSet::new(device, samples, pipeline, options, weights)?;
+            let set = ImageSet::new(device, samples, pipeline, options, labelling)?;
             return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
         // If the device computes, all but one of the cores may make batches. Otherwise the cores compute, but no
@@ -64,7 +64,7 @@ impl Source {
         // Each makes a batch.
         let prefetch = options.prefetch.max(workers);
         let options = options.workers(workers).prefetch(prefetch).rows(rows_of(shards));
-        Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?, weights.clone()))
+        Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?, labelling.clone()))
     }
 
     /// From now on this replica has these shards of every batch.
@@ -83,8 +83,8 @@ impl Source {
     /// The shares in the batches of `epoch`, starting with `step`.
     pub(crate) fn epoch(&mut self, device: &Device, epoch: u64, step: usize) -> Result<Shares<'_>> {
         match self {
-            Source::Host(loader, weights) => {
-                let share = |batch| Ok(Share::Images(Box::new(batch?), weights.clone()));
+            Source::Host(loader, labelling) => {
+                let share = |batch| Ok(Share::Images(Box::new(batch?), labelling.clone()));
                 Ok(Box::new(loader.epoch(epoch, step)?.map(share)))
             }
             Source::Device(set, shards) => {
@@ -109,7 +109,7 @@ pub(crate) struct Labels {
     pipeline: Pipeline,
     options: LoaderOptions,
     shards: Shards,
-    weights: ClassWeights,
+    labelling: Labelling,
 }
 
 impl Labels {
@@ -127,35 +127,39 @@ impl Labels {
     /// The targets of these samples. Mixing depends only on (seed, epoch, sample), so the stage with the
     /// images and this one agree without communication.
     fn targets(&self, epoch: u64, order: &[u32], places: &[u32]) -> Targets {
-        let Labels { samples, pipeline, options, weights, .. } = self;
+        let Labels { samples, pipeline, options, labelling, .. } = self;
+        if let Some(rows) = labelling.multi_hot() {
+            let words = |&place: &u32| rows.of(place as usize % samples.len()).iter().copied();
+            return Targets::Labels { words: rows.words(), labels: places.iter().flat_map(words).collect() };
+        }
         let label = |place: u32| u32::from(samples.labels()[place as usize % samples.len()]);
         let mixes = options.augment && pipeline.options().mixes();
         let targets = places.iter().map(|&place| {
             let mix =
                 if mixes { pipeline.mix(options.seed, epoch, place, samples.len() as u32) } else { None };
             let mix = mix.map(|mix| (label(options.partner(order, mix.partner)), mix.weight));
-            weights.target(label(place), mix)
+            labelling.target(label(place), mix)
         });
-        if mixes || weights.are_given() {
+        if mixes || labelling.is_weighted() {
             Targets::Whole(targets.collect())
         } else {
-            Targets::Labels(targets.map(|target| target.label).collect())
+            Targets::Labels { words: 1, labels: targets.map(|target| target.label).collect() }
         }
     }
 }
 
 /// The targets of the samples.
 pub(crate) enum Targets {
-    /// A label each.
-    Labels(Vec<u32>),
+    /// A label each, of this number of integers.
+    Labels { words: usize, labels: Vec<u32> },
     /// Two labels each, with mixup and cutmix, or weights.
     Whole(Vec<Target>),
 }
 
 /// This replica's share of a batch: the rows of its shards, one after the other.
 pub(crate) enum Share {
-    /// Images and labels in host memory, and the weights of their classes.
-    Images(Box<Batch>, ClassWeights),
+    /// Images and labels in host memory, and what they are compared with.
+    Images(Box<Batch>, Labelling),
     /// Positions of a set on the device.
     Rows(Rows, Rc<RefCell<ImageSet>>),
     /// Only the labels, and the samples of the whole batch.
@@ -200,7 +204,7 @@ impl Piece<'_> {
     /// Sets the size of the network's batch and the kind of its labels, and copies nothing.
     pub(crate) fn set_batch(&self, network: &mut Network) -> Result<()> {
         let targets = match self.share {
-            Share::Images(batch, weights) => !batch.weights.is_empty() || weights.are_given(),
+            Share::Images(batch, labelling) => !batch.weights.is_empty() || labelling.is_weighted(),
             Share::Labels { targets, .. } => matches!(targets, Targets::Whole(_)),
             Share::Rows(_, set) => set.borrow().has_targets(),
         };
@@ -210,22 +214,27 @@ impl Piece<'_> {
     /// Copies the part that the host has to the network.
     pub(crate) fn send(&self, network: &mut Network) -> Result<()> {
         match self.share {
-            Share::Images(batch, weights) => {
+            Share::Images(batch, labelling) => {
                 let Range { start, end } = self.rows;
                 let len = network.sample_len();
                 let images = &batch.x[start * len..end * len];
+                if let Some(rows) = labelling.multi_hot() {
+                    let words = |&sample: &u32| rows.of(sample as usize).iter().copied();
+                    let labels: Vec<u32> = batch.indices[start..end].iter().flat_map(words).collect();
+                    return Ok(network.set_input(images, &labels)?);
+                }
                 let mixes = !batch.weights.is_empty();
-                if !(mixes || weights.are_given()) {
+                if !(mixes || labelling.is_weighted()) {
                     return Ok(network.set_input(images, &batch.labels[start..end])?);
                 }
                 let mix = |row: usize| mixes.then(|| (batch.other_labels[row], batch.weights[row]));
-                let target = |row: usize| weights.target(batch.labels[row], mix(row));
+                let target = |row: usize| labelling.target(batch.labels[row], mix(row));
                 let targets: Vec<Target> = (start..end).map(target).collect();
                 Ok(network.set_input_with_targets(images, &targets)?)
             }
             Share::Rows(..) => self.set_batch(network),
-            Share::Labels { targets: Targets::Labels(labels), .. } => {
-                Ok(network.set_labels(&labels[self.rows.clone()])?)
+            Share::Labels { targets: Targets::Labels { words, labels }, .. } => {
+                Ok(network.set_labels(&labels[self.rows.start * words..self.rows.end * words])?)
             }
             Share::Labels { targets: Targets::Whole(targets), .. } => {
                 Ok(network.set_targets(&targets[self.rows.clone()])?)

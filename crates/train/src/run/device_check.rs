@@ -36,7 +36,10 @@ impl PreparedRun<'_> {
             lr: training.lr,
             label_smoothing: training.label_smoothing as f32,
             images,
-            labels: self.data.train.labels()[..samples].iter().copied().map(u32::from).collect(),
+            labels: match self.data.labelling.multi_hot() {
+                Some(rows) => rows.all()[..samples * rows.words()].to_vec(),
+                None => self.data.train.labels()[..samples].iter().copied().map(u32::from).collect(),
+            },
         })
     }
 }

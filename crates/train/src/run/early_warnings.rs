@@ -1,6 +1,8 @@
 //! Warnings of runs that go wrong, as soon as that shows: `no_warnings` turns them off.
 
 use std::collections::HashSet;
+use std::f64::consts::LN_2;
+use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use towers_callbacks::EpochRecord;
 use towers_options::{Message, message};
@@ -15,12 +17,40 @@ const RISING: usize = 5;
 /// The share of validation images that may be training images without a warning.
 const SHARED: f64 = 0.005;
 
-/// The warning of the last epoch of a run, if that epoch is the first to show it. Guessing among `classes` has a known loss;
-/// `None` where losses are weighted, so that they can't be compared with it.
-pub(crate) fn of_epoch(history: &[EpochRecord], classes: Option<usize>) -> Option<Message> {
+/// A guess, whose loss is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guess {
+    /// That an image has one of so many classes.
+    Class(usize),
+    /// Whether an image has a class, of any number.
+    EachClass,
+}
+
+impl Guess {
+    /// Of a network that gives all answers the same probability.
+    fn loss(self) -> f64 {
+        match self {
+            Guess::Class(classes) => (classes.max(2) as f64).ln(),
+            Guess::EachClass => LN_2,
+        }
+    }
+}
+
+impl fmt::Display for Guess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Guess::Class(classes) => write!(f, "guessing among {classes} classes"),
+            Guess::EachClass => f.write_str("guessing for each class"),
+        }
+    }
+}
+
+/// The warning of the last epoch of a run, if that epoch is the first to show it. There is no `guess` where losses are weighted, so that
+/// they can't be compared with it.
+pub(crate) fn of_epoch(history: &[EpochRecord], guess: Option<Guess>) -> Option<Message> {
     let losses = |name: &str| -> Vec<f64> { history.iter().filter_map(|record| record.get(name)).collect() };
     let (train, val) = (losses("loss"), losses("val_loss"));
-    if let Some(warning) = classes.and_then(|classes| of_losses(&train, classes)) {
+    if let Some(warning) = guess.and_then(|guess| of_losses(&train, guess)) {
         return Some(warning);
     }
     let pairs = |losses: &[f64]| losses.windows(2).map(|pair| pair[1] > pair[0]).collect::<Vec<_>>();
@@ -39,19 +69,18 @@ pub(crate) fn of_epoch(history: &[EpochRecord], classes: Option<usize>) -> Optio
 }
 
 /// The warning of training losses that are those of guessing, or worse.
-fn of_losses(train: &[f64], classes: usize) -> Option<Message> {
-    // The loss of a network that gives each class the same probability.
-    let (even, last) = ((classes.max(2) as f64).ln(), *train.last()?);
+fn of_losses(train: &[f64], guess: Guess) -> Option<Message> {
+    let (even, last) = (guess.loss(), *train.last()?);
     if train.len() == 1 && last > FAR * even {
         return Some(message!(
-            "the loss of the first epoch is {last:.2}, far above {even:.2}, that of guessing among {classes} classes; try a \
+            "the loss of the first epoch is {last:.2}, far above {even:.2}, that of {guess}; try a \
              lower ",
             ["lr"]
         ));
     }
     (train.len() == LEARNS && train.iter().all(|loss| *loss > (1.0 - LOST) * even)).then(|| {
         message!(
-            "after {LEARNS} epochs the loss is {last:.2}, and guessing among {classes} classes has {even:.2}: the network \
+            "after {LEARNS} epochs the loss is {last:.2}, and {guess} has {even:.2}: the network \
              learns nothing; try another ",
             ["lr"],
             ", and look at the images with their labels"
@@ -106,16 +135,16 @@ mod tests {
 
     /// The epochs at which there is a warning, for these losses of training and validation.
     fn warned(losses: &[(f64, f64)]) -> Vec<usize> {
-        warned_of(losses, Some(10))
+        warned_of(losses, Some(Guess::Class(10)))
     }
 
-    fn warned_of(losses: &[(f64, f64)], classes: Option<usize>) -> Vec<usize> {
+    fn warned_of(losses: &[(f64, f64)], guess: Option<Guess>) -> Vec<usize> {
         let history: Vec<EpochRecord> = losses
             .iter()
             .zip(1..)
             .map(|(&(loss, val), epoch)| record(epoch, [loss, 0.5, val, 0.5]))
             .collect();
-        (1..=history.len()).filter(|&epoch| of_epoch(&history[..epoch], classes).is_some()).collect()
+        (1..=history.len()).filter(|&epoch| of_epoch(&history[..epoch], guess).is_some()).collect()
     }
 
     #[test]
@@ -131,6 +160,9 @@ mod tests {
             [0; 0],
             "losses that are weighted"
         );
+        let of_each = |losses: &[(f64, f64)]| warned_of(losses, Some(Guess::EachClass));
+        assert_eq!(of_each(&[(1.5, 2.0), (0.5, 2.0)]), [1], "far above ln(2)");
+        assert_eq!(of_each(&[(0.69, 0.7), (0.69, 0.7), (0.69, 0.7)]), [3], "stuck at ln(2)");
         let learns: Vec<_> = (1..10).map(|k| (falling(k), falling(k))).collect();
         assert_eq!(warned(&learns), [0; 0]);
         assert_eq!(warned(&[(2.31, 2.3), (1.9, 2.3), (1.5, 2.3)]), [0; 0], "it has learned");

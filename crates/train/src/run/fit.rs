@@ -1,9 +1,9 @@
 //! The training loop of one replica, with the observers of the first replica.
 
 use crate::config::hyperparameters;
-use crate::data::Source;
+use crate::data::{Labelling, Source};
 use crate::run::division::Division;
-use crate::run::early_warnings;
+use crate::run::early_warnings::{self, Guess};
 use crate::run::long_run;
 use crate::run::observer_group::{ObserverGroup, first_reason};
 use crate::run::prepared_run::PreparedRun;
@@ -365,8 +365,12 @@ impl Run<'_> {
         worker.record(record.clone());
         let PreparedRun { config, data, .. } = worker.run;
         if !config.outputs.no_warnings {
-            let classes = (!data.class_weights.are_given()).then_some(data.classes.len());
-            let warning = early_warnings::of_epoch(&worker.state.history, classes);
+            let guess = match data.labelling {
+                Labelling::Labels => Some(Guess::Class(data.classes.len())),
+                Labelling::Weighted(_) => None,
+                Labelling::MultiHot(_) => Some(Guess::EachClass),
+            };
+            let warning = early_warnings::of_epoch(&worker.state.history, guess);
             warning.iter().for_each(|warning| observers.warn(warning));
         }
         worker.meet_for_snapshot()?;

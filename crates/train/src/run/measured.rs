@@ -1,10 +1,12 @@
 //! The configured metrics of the validation data.
 
+use crate::data::MultiHot;
+use crate::run::run_data::RunData;
 use crate::{Error, Result};
 use towers_layers::Network;
 use towers_metrics::{Tally, Values};
 use towers_parallel::{Collective, Stage};
-use towers_program::{Device, Span};
+use towers_program::{Device, Labels, Span};
 
 /// Counts are added up as two numbers of f32, which holds whole numbers up to 2^24 exactly.
 const HALF: u64 = 1 << 12;
@@ -13,14 +15,16 @@ const HALF: u64 = 1 << 12;
 pub(crate) struct Measured<'a> {
     tally: Tally,
     labels: &'a [u16],
+    multi_hot: Option<&'a MultiHot>,
 }
 
 /// No samples yet, for the metrics with these names.
 ///
 /// # Errors
-/// [`towers_config::Error::Option`] for a metric that is not defined for so many classes.
-pub(crate) fn tally(names: &[String], classes: usize) -> Result<Tally> {
-    Tally::named(names, classes).map_err(|error| {
+/// [`towers_config::Error::Option`] for a metric that is not defined for so many classes, or for several labels a sample.
+pub(crate) fn tally(names: &[String], classes: usize, multi_label: bool) -> Result<Tally> {
+    let tally = if multi_label { Tally::multi_label(names, classes) } else { Tally::named(names, classes) };
+    tally.map_err(|error| {
         let accepted = format!("metrics that the data allow: {error}");
         Error::option("metrics", names.join(", "), accepted)
     })
@@ -28,8 +32,10 @@ pub(crate) fn tally(names: &[String], classes: usize) -> Result<Tally> {
 
 impl<'a> Measured<'a> {
     /// No samples yet.
-    pub(crate) fn new(names: &[String], classes: usize, labels: &'a [u16]) -> Result<Self> {
-        Ok(Measured { tally: tally(names, classes)?, labels })
+    pub(crate) fn new(names: &[String], data: &'a RunData) -> Result<Self> {
+        let multi_hot = data.val_labelling.multi_hot();
+        let tally = tally(names, data.classes.len(), multi_hot.is_some())?;
+        Ok(Measured { tally, labels: data.val.labels(), multi_hot })
     }
 
     /// Counts the samples of the network's last pass, the first of which is the sample `first` of the data.
@@ -38,8 +44,11 @@ impl<'a> Measured<'a> {
             return Ok(());
         }
         let scores = network.scores()?;
-        for (scores, label) in scores.chunks(network.classes()).zip(&self.labels[first..]) {
-            self.tally.add(scores, usize::from(*label));
+        for (sample, scores) in (first..).zip(scores.chunks(network.classes())) {
+            match self.multi_hot.map(|rows| rows.of(sample)) {
+                Some(words) => self.tally.add_multi_label(scores, |class| Labels::has(words, class)),
+                None => self.tally.add(scores, usize::from(self.labels[sample])),
+            }
         }
         Ok(())
     }

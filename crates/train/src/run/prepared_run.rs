@@ -2,7 +2,7 @@
 //! share.
 
 use crate::data::split as validation_split;
-use crate::data::{ClassWeights, compare, described, digest_seen};
+use crate::data::{Labelling, compare, described, digest_seen};
 use crate::run::early_warnings::Seen;
 use crate::run::first_values::FirstValues;
 use crate::run::measured::tally;
@@ -30,10 +30,22 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
     }
     let own = Task::of(model);
     let wanted = Task { image: data.train.shape(), classes: data.classes.len() };
-    if own == wanted {
-        return Ok(());
+    if own != wanted {
+        return Err(Error::about("the network", own, format!("{wanted}: those of the data")));
     }
-    Err(Error::about("the network", own, format!("{wanted}: those of the data")))
+    let several = |split: &Split| split.multi_hot.is_some();
+    if data.validation.as_ref().is_some_and(|split| several(split) != data.is_multi_label()) {
+        let accepted = "as those to train on: one a picture, or several";
+        return Err(Error::about("the labels of the validation data", "of another kind", accepted));
+    }
+    match (model.is_multi_label(), data.is_multi_label()) {
+        (true, false) => Err(Error::about(
+            "the last layer of the network",
+            "a sigmoid for each class, for several labels a picture",
+            "a softmax, since each picture of the data has one label",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Tells observers how far the reading of a split's pictures is, if they are in files. The function that this gives is
@@ -175,7 +187,7 @@ impl<'a> PreparedRun<'a> {
             return Err(Error::about("the number of samples", 0, accepted));
         }
         check_fit(&model, &data)?;
-        tally(&config.outputs.metrics, data.classes.len())?;
+        tally(&config.outputs.metrics, data.classes.len(), data.is_multi_label())?;
         // A resumed run has its own weights.
         let first_values = match resume {
             None => FirstValues::read(config, &model, &data.classes)?,
@@ -192,8 +204,8 @@ impl<'a> PreparedRun<'a> {
                 ["overfit_batches"]
             ));
         }
-        let class_weights =
-            ClassWeights::new(config, &data.train, &data.classes, [&mut notes, &mut warnings])?;
+        let labelling = Labelling::new(config, &data.train, &data.classes, [&mut notes, &mut warnings])?;
+        let val_labelling = Labelling::of(&data.test);
         let val_sha256 = {
             let mut tell = tell(&data.test, observers);
             digest_seen(&data.test, |images| {
@@ -222,7 +234,8 @@ impl<'a> PreparedRun<'a> {
                 train: samples(data.train)?,
                 val: samples(data.test)?,
                 classes: data.classes,
-                class_weights,
+                labelling,
+                val_labelling,
                 dataset: data.name,
                 fingerprint,
                 val_sha256,

@@ -1,5 +1,5 @@
 use crate::Result;
-use crate::data::ClassWeights;
+use crate::data::Labelling;
 use towers_augment::{Draws, ImageDataGenerator, Samples, Scratch};
 use towers_callbacks::Fingerprint;
 use towers_trained::Input;
@@ -12,8 +12,10 @@ pub(crate) struct RunData {
     /// The augmentation with the steps of `input`, and with the measured values for the others.
     pub(crate) augmentation: ImageDataGenerator,
     pub(crate) classes: Vec<String>,
-    /// The factors on the training loss.
-    pub(crate) class_weights: ClassWeights,
+    /// What training samples are compared with.
+    pub(crate) labelling: Labelling,
+    /// What the samples to validate on are compared with.
+    pub(crate) val_labelling: Labelling,
     pub(crate) dataset: String,
     pub(crate) fingerprint: Fingerprint,
     /// SHA-256 of the labels and pixels to validate on.

@@ -97,7 +97,8 @@ impl Trial {
         let built = model.build_stage(device, batch, Mode::Training, 1);
         let mut network = built.map_err(|error| memory::explain(error, model, device, batch))?;
         network.init(0)?;
-        network.set_input(&vec![0.5; network.sample_len() * batch], &vec![0; batch])?;
+        network
+            .set_input(&vec![0.5; network.sample_len() * batch], &vec![0; batch * network.label_words()])?;
         let draws = Draws { seed: 0, step: 0, first_sample: 0 };
         Ok(Trial { network, draws, batch, neighbors: Neighbors::default() })
     }

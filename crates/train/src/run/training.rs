@@ -94,9 +94,10 @@ impl<'a> Training<'a> {
     /// Checks the configuration, and builds the network.
     pub(crate) fn network(&mut self) -> Result<Checked> {
         let image = self.data.train.shape();
-        Ok(match self.model.take() {
+        let network = match self.model.take() {
             Some(model) => self.config.checked_with(model, image)?,
             None => self.config.checked(image, self.data.classes.len())?,
-        })
+        };
+        Ok(if self.data.is_multi_label() { network.multi_label() } else { network })
     }
 }

@@ -40,7 +40,7 @@ fn filters(data: &RunData, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> 
 mod tests {
     use super::*;
     use crate::Error;
-    use crate::data::ClassWeights;
+    use crate::data::Labelling;
     use towers_augment::ImageDataGenerator;
     use towers_config::samples;
     use towers_layers::Mode;
@@ -54,8 +54,19 @@ mod tests {
         let [train, val] = [&data.train, &data.test].map(|split| samples(split.clone()).unwrap());
         let (fingerprint, val_sha256) = (crate::fingerprint(&data).unwrap(), String::new());
         let (classes, dataset) = (data.classes, data.name);
-        let class_weights = ClassWeights::default();
-        RunData { train, val, input, augmentation, classes, class_weights, dataset, fingerprint, val_sha256 }
+        let [labelling, val_labelling] = [Labelling::default(), Labelling::default()];
+        RunData {
+            train,
+            val,
+            input,
+            augmentation,
+            classes,
+            labelling,
+            val_labelling,
+            dataset,
+            fingerprint,
+            val_sha256,
+        }
     }
 
     fn read(network: &Network) -> Vec<Vec<f32>> {

@@ -337,7 +337,7 @@ impl Worker<'_> {
     ) -> Result<Option<Values>> {
         let PreparedRun { data, config, .. } = self.run;
         let (device, all) = (self.device.clone(), data.val.len());
-        let mut measured = Measured::new(&config.outputs.metrics, data.classes.len(), data.val.labels())?;
+        let mut measured = Measured::new(&config.outputs.metrics, data)?;
         let (mut done, mut asked) = (0, false);
         self.meter.set(&device, &Partial::default())?;
         for (number, batch) in (0..).zip(val.epoch(&device, 0, 0)?) {

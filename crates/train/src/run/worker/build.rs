@@ -1,7 +1,7 @@
 //! Builds a replica of a run, or a stage of one.
 
 use super::{Worker, arithmetic};
-use crate::data::{ClassWeights, Source};
+use crate::data::Source;
 use crate::run::average::Average;
 use crate::run::division;
 use crate::run::first_values::FirstValues;
@@ -59,13 +59,13 @@ fn sources(
     global: usize,
 ) -> Result<[Source; 2]> {
     let PreparedRun { config, data, .. } = run;
-    let source = |samples: &Samples, augmentation: &ImageDataGenerator, options, weights| {
-        Source::new(device, stage, samples, augmentation.build(samples.shape())?, options, shards, weights)
+    let source = |samples: &Samples, augmentation: &ImageDataGenerator, options, labelling| {
+        Source::new(device, stage, samples, augmentation.build(samples.shape())?, options, shards, labelling)
     };
     let options = config.training.loader_options().batch_size(global);
-    let train = source(&data.train, &data.augmentation, options, &data.class_weights)?;
+    let train = source(&data.train, &data.augmentation, options, &data.labelling)?;
     let options = LoaderOptions::new().batch_size(global).evaluation();
-    Ok([train, source(&data.val, &data.augmentation.evaluation(), options, &ClassWeights::default())?])
+    Ok([train, source(&data.val, &data.augmentation.evaluation(), options, &data.val_labelling)?])
 }
 
 impl<'a> Worker<'a> {

@@ -130,7 +130,8 @@ impl Worker<'_> {
         let Training { model: network, layer, .. } = &self.run.config.training;
         let about = Description::new(network, train.shape(), classes).layers(&layer.layers).dataset(dataset);
         let mut tensors = Tensors::new();
-        about.input(input).options(augmentation).add_to(&mut tensors)?;
+        let multi_label = self.run.model.is_multi_label();
+        about.input(input).options(augmentation).multi_label(multi_label).add_to(&mut tensors)?;
         self.run.config.training.data.resize.add_to(&mut tensors);
         Ok(tensors)
     }
