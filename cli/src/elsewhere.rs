@@ -1,7 +1,7 @@
 //! Flags and commands of other programs for training, with the way to do the same.
 
 /// Flags of `towers train` in other programs that are not similar to any flag here.
-const FLAGS: [(&[&str], &str); 23] = [
+const FLAGS: [(&[&str], &str); 25] = [
     (
         &["--network", "--arch", "--backbone", "--net"],
         "a network is named by --model NAME|FILE, or comes with its recipe, by --recipe NAME",
@@ -56,7 +56,18 @@ const FLAGS: [(&[&str], &str); 23] = [
         &["--metric", "--topk"],
         "loss and accuracy are always measured; --metrics NAME,... adds others, such as top5_acc and f1",
     ),
-    (&["--loss", "--criterion"], "the loss is cross-entropy, with --label-smoothing X if you like"),
+    (
+        &["--loss", "--criterion"],
+        "the data decide: cross-entropy of one class a picture, binary cross-entropy of several; with --label-smoothing X if you like",
+    ),
+    (
+        &["--csv", "--csv-file", "--annotations", "--train-csv", "--label-file"],
+        "classes in a table are read by --labels FILE.csv",
+    ),
+    (
+        &["--multilabel", "--multi-label"],
+        "a table of --labels FILE.csv with a|b among its labels, or columns of 0 and 1, has several classes a picture",
+    ),
     (
         &[
             "--clip-grad",
@@ -79,7 +90,7 @@ const FLAGS: [(&[&str], &str); 23] = [
     ),
     (
         &["--num-classes", "--classes", "--nb-classes"],
-        "the classes are those of the data: the folders in --dataset DIR; the last layer follows them",
+        "the classes are those of the data: the folders in --dataset DIR, or those of --labels FILE.csv; the last layer follows them",
     ),
     (
         &["--data-path", "--data-root", "--imagenet", "--train-data"],

@@ -421,7 +421,7 @@ fn another_folder_than_the_runs_is_measured_as_a_whole() {
     pictures(&place);
     place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0);
     assert_eq!(object(&place, "evaluate run --dataset pictures/test --json")["samples"], 18);
-    let says = "run on all 18 images of test, another folder than that of the training";
+    let says = "run on all 18 images of test, other data than those of the training";
     place.prints("evaluate run --dataset pictures/test", says);
     draw(&place, "one/red", RED, 0..1);
     assert_eq!(object(&place, "evaluate run --dataset one --json")["samples"], 1);

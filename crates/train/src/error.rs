@@ -76,6 +76,10 @@ impl Error {
             Error::OtherData(differs) => message!(
                 "these are not the data that the run was trained on: {differs}; give those by ",
                 ["data.dataset"],
+                ", ",
+                ["data.labels"],
+                " or ",
+                ["data.train_dir"],
                 ", or start a new run"
             ),
             Error::Device(message) => message.clone(),

@@ -101,7 +101,7 @@ pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
     match all {
         Some(all) if data.test.len() == all && data.validation_from == Some(ValidationFrom::Whole) => {
             let images = if all == 1 { "the only image".to_owned() } else { format!("all {samples} images") };
-            format!("{images} of {name}, another folder than that of the training")
+            format!("{images} of {name}, other data than those of the training")
         }
         Some(all) if data.test.len() == all => format!("the {samples} {kind} images of {name}"),
         Some(all) => format!("the first {samples} of {} {kind} images of {name}", thousands(all)),
