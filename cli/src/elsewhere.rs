@@ -8,7 +8,7 @@ const FLAGS: [(&[&str], &str); 25] = [
     ),
     (
         &["--weight-decay", "--wd", "--l2"],
-        "it is an option of the optimizer, as in --optimizer sgd:weight-decay=5e-4",
+        "it is an option of the optimizer, as in --optimizer sgd:weight-decay=5e-4; --no-bias-decay leaves biases and norms out",
     ),
     (&["--nesterov"], "it is an option of the optimizer, as in --optimizer sgd:momentum=0.9,nesterov"),
     (&["--opt", "--optim"], "give --optimizer SPEC, as in --optimizer adamw:weight-decay=0.01"),

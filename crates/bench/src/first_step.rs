@@ -43,8 +43,9 @@ pub fn first_step(config: &Config, options: &BenchOptions, started: Instant) -> 
     let started_s = now();
     let (device, batch) = (device(config)?, batch_size(config, options));
     let opened_s = now();
-    let mut network = model(config)?.build(&device, batch, Mode::Training)?;
-    let mut optimizer = config.optimizer_on(&network)?;
+    let model = model(config)?;
+    let mut network = model.build(&device, batch, Mode::Training)?;
+    let mut optimizer = config.optimizer_on(&model, &network)?;
     let mut meter = Meter::new(&device)?;
     let built_s = now();
     network.init(config.training.seed)?;

@@ -32,7 +32,7 @@ impl Subject {
         let mode = if options.mode == BenchMode::Train { Mode::Training } else { Mode::Inference };
         let mut network = model.build(&device, batch, mode)?;
         network.init(config.training.seed)?;
-        let optimizer = config.optimizer_on(&network)?;
+        let optimizer = config.optimizer_on(&model, &network)?;
         let (images, labels) = random_batch(batch, &network);
         network.set_input(&images, &labels)?;
         let (meter, work) = (Meter::new(&device)?, model.graph().work());

@@ -216,6 +216,7 @@ impl Config {
         self.check_lr_scaling()?;
         optimizer.validate()?;
         self.training.param_groups.iter().try_for_each(ParamGroup::validate)?;
+        self.check_decay()?;
         ema.map_or(Ok(()), |ema| ema.validate())?;
         if let Some(plateau) = &self.training.reduce_lr_on_plateau {
             self.outputs.check_metric("reduce_lr_on_plateau.monitor", &plateau.monitor)?;

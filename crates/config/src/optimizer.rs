@@ -1,27 +1,89 @@
 //! The optimizer of a configuration, for the parameters of a network.
 
-use crate::{Config, Result};
-use towers_layers::{Graph, Network};
-use towers_optim::ParamGroup;
+use crate::config::refuse;
+use crate::{Config, Result, Training};
+use towers_layers::{Graph, Network, Role};
+use towers_models::Model;
+use towers_optim::{ParamGroup, WeightDecay};
+use towers_options::message;
 use towers_program::OptimizerState;
 
 impl Config {
-    /// The optimizer state for the parameters of a network, or of one pipeline stage.
+    /// The optimizer state for the parameters of `network`, which is `model` or one of its pipeline stages.
     ///
     /// # Errors
     /// [`Error::Optimizer`](crate::Error::Optimizer) for invalid options, and the errors of the device.
-    pub fn optimizer_on(&self, network: &Network) -> Result<OptimizerState> {
+    pub fn optimizer_on(&self, model: &Model, network: &Network) -> Result<OptimizerState> {
         let arena = network.arena();
         let state = OptimizerState::new(network.device(), self.training.optimizer, arena.trainable.len)?;
-        Ok(state.grouped(&self.training.param_groups, arena.trainable_runs())?)
+        Ok(state.grouped(&self.groups_of(model), arena.trainable_runs())?)
+    }
+
+    /// The parameter groups of a network: those of the option `param_groups`, or with `no_bias_decay` one for each
+    /// trained parameter.
+    ///
+    /// ```
+    /// let config = towers_config::read_recipe("like = 'resnet18'\nno_bias_decay = true", "mine")?;
+    /// let groups = config.groups_of(&config.network([32, 32, 3], 10)?);
+    /// assert_eq!(groups[1].to_string(), "batch_normalization/gamma:weight-decay=0");
+    /// # Ok::<(), towers_config::Error>(())
+    /// ```
+    pub fn groups_of(&self, model: &Model) -> Vec<ParamGroup> {
+        let Training { param_groups: given, no_bias_decay, .. } = &self.training;
+        if !no_bias_decay {
+            return given.clone();
+        }
+        let trained = model.graph().params().filter(|(_, spec)| spec.role == Role::Trainable);
+        let group = |(name, spec): (String, towers_layers::ParamSpec)| {
+            let own = ParamGroup::of(given, &name).cloned();
+            let mut group = ParamGroup { pattern: name, ..own.unwrap_or(ParamGroup::new("")) };
+            if spec.shape.len() == 1 {
+                group.weight_decay.get_or_insert(WeightDecay::None);
+            }
+            group
+        };
+        trained.map(group).collect()
     }
 
     /// Refuses parameter groups without parameters: they are probably misspelt.
     pub(crate) fn check_groups(&self, graph: &Graph) -> Result<()> {
-        if self.training.param_groups.is_empty() {
-            return Ok(());
-        }
         let names = graph.trained();
         Ok(ParamGroup::check_all(&self.training.param_groups, names.iter().map(String::as_str))?)
+    }
+
+    /// Refuses `no_bias_decay` where no parameter has a weight decay.
+    pub(crate) fn check_decay(&self) -> Result<()> {
+        let Training { optimizer, no_bias_decay, .. } = self.training;
+        match optimizer.rule.weight_decay() {
+            WeightDecay::None if no_bias_decay => {
+                let accepted = message!("left out with ", ["optimizer"], " {optimizer}, which has no weight decay");
+                refuse("no_bias_decay", "given", accepted)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::read_recipe;
+
+    /// timm's rule: no weight decay on parameters of one dimension. A group's own weight decay stays.
+    #[test]
+    fn biases_and_norms_are_left_out_of_weight_decay() {
+        let text = "like = 'quick'\noptimizer = 'sgd:l2=0.1'\nno_bias_decay = true\n\
+                    param_groups = ['batch_normalization/*:lr-multiplier=2', 'dense/*:l2=0.3']";
+        let config = read_recipe(text, "mine").unwrap();
+        let groups = config.groups_of(&config.network([32, 32, 3], 10).unwrap());
+        let shown: Vec<String> = groups.iter().map(ToString::to_string).collect();
+        let of_norm = "batch_normalization/gamma:lr-multiplier=2,weight-decay=0";
+        assert_eq!(shown[..3], ["conv2d/kernel", "conv2d/bias:weight-decay=0", of_norm]);
+        assert_eq!(shown.last().unwrap(), "dense/bias:l2=0.3");
+    }
+
+    #[test]
+    fn there_must_be_a_weight_decay_to_leave_out() {
+        let says = read_recipe("like = 'quick'\noptimizer = 'sgd'\nno_bias_decay = true", "mine").unwrap_err();
+        assert!(says.to_string().contains("must be left out with `optimizer` sgd, which has no weight decay"), "{says}");
     }
 }

@@ -59,6 +59,8 @@ options! {
         class_weight: Option<ClassWeight> = None, Kind::form(class_weight::read, ClassWeight::ACCEPTED), "--class-weight WEIGHTS";
         /// Separate rules for the parameters whose names match PATTERN: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
         param_groups: Vec<ParamGroup> = Vec::new(), Kind::List(&GROUP, None), "--param-group PATTERN:OPTIONS";
+        /// No weight decay on biases, norms and other parameters of one dimension, as by default in timm
+        no_bias_decay: bool = false, Kind::Switch, "--no-bias-decay";
         /// A moving average that replaces the weights: momentum=0.99; or every=5,overwrite-frequency=5 for Lookahead
         ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
         ["Fine-tuning"]

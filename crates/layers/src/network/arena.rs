@@ -235,10 +235,15 @@ impl Arena {
 }
 
 impl Graph {
-    /// The names of the trainable parameters, in the order of the layers: those of [`Slot::name`].
+    /// The parameters with their names, as in [`Slot::name`], in the order of the layers.
+    pub fn params(&self) -> impl Iterator<Item = (String, ParamSpec)> {
+        specs(self).map(|(_, layer, spec)| (format!("{layer}/{}", spec.name), spec))
+    }
+
+    /// The names of the trainable parameters, in the order of the layers.
     pub fn trained(&self) -> Vec<String> {
-        let trained = specs(self).filter(|(_, _, spec)| spec.role == Role::Trainable);
-        trained.map(|(_, layer, spec)| format!("{layer}/{}", spec.name)).collect()
+        let trained = self.params().filter(|(_, spec)| spec.role == Role::Trainable);
+        trained.map(|(name, _)| name).collect()
     }
 }
 

@@ -6,29 +6,30 @@ use towers_optim::{ParamGroup, UpdateRule};
 pub(super) struct Grouped(Vec<(ParamRun, u64)>);
 
 impl Grouped {
-    /// Neighbours of one group make one run if nothing lies between them.
+    /// Neighbours with the same options make one run if nothing lies between them.
     pub(super) fn new<'n>(
         rule: &UpdateRule,
         groups: &[ParamGroup],
         params: impl Iterator<Item = (&'n str, Span)>,
     ) -> Self {
-        let mut params: Vec<(Option<&ParamGroup>, Span)> =
-            params.map(|(name, at)| (ParamGroup::of(groups, name), at)).collect();
-        params.sort_by_key(|(_, at)| at.offset);
-        params.dedup_by(|(group, at), (last, run)| {
-            let same = group == last && at.offset == run.end();
-            if same {
-                run.len += at.len;
-            }
-            same
-        });
-        let run = |(group, at): (Option<&ParamGroup>, Span)| {
+        let run = |(name, at)| {
+            let group = ParamGroup::of(groups, name);
             let weight_decay = group.and_then(|group| group.weight_decay).unwrap_or(rule.weight_decay());
             let lr_multiplier = group.map_or(1.0, |group| group.lr_multiplier);
             let epochs = group.and_then(|group| group.epochs).unwrap_or(u64::MAX);
             (ParamRun { at, lr_multiplier, weight_decay }, epochs)
         };
-        Grouped(params.into_iter().map(run).collect())
+        let mut runs: Vec<(ParamRun, u64)> = params.map(run).collect();
+        runs.sort_by_key(|(run, _)| run.at.offset);
+        runs.dedup_by(|(next, next_epochs), (run, epochs)| {
+            let same = ParamRun { at: run.at, ..*next } == *run && next_epochs == epochs;
+            let joins = same && next.at.offset == run.at.end();
+            if joins {
+                run.at.len += next.at.len;
+            }
+            joins
+        });
+        Grouped(runs)
     }
 
     /// How many runs there are.

@@ -6,13 +6,14 @@ use serde_json::Value;
 use towers_layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, Mode, Network, Rescaling,
 };
+use towers_models::Model;
 use towers_optim::Progress;
-use towers_program::{Activation, Device};
+use towers_program::Activation;
 
 const BATCH: usize = 8;
 
 /// As in `tests/golden/airbench_steps.py`.
-fn network(device: &Device) -> Network {
+fn model() -> Model {
     let mut graph = Graph::new("small", [8, 8, 3]);
     let x =
         graph.add_named("whitening", Conv2D::new(4, 3).activation(Activation::Relu), graph.input()).unwrap();
@@ -23,7 +24,7 @@ fn network(device: &Device) -> Network {
     let x = graph.add(Flatten, x).unwrap();
     let x = graph.add(Dense::new(10).use_bias(false), x).unwrap();
     let logits = graph.add(Rescaling::new(1.0 / 9.0), x).unwrap();
-    graph.build(logits, device, BATCH, Mode::Training).unwrap()
+    Model::new(graph, logits)
 }
 
 fn sines(count: usize, phase: f64, size: f64) -> Vec<f32> {
@@ -43,7 +44,8 @@ fn airbench94_steps_as_its_source() {
     let mut config = recipe("airbench94").unwrap();
     config.training.epochs = 12;
     let device = towers_tensor_cpu::device(1);
-    let mut network = network(&device);
+    let model = model();
+    let mut network = model.build(&device, BATCH, Mode::Training).unwrap();
     network.init(1).unwrap();
     let named = |name: &str| floats(&golden["shown"][0][name]).len();
     for (phase, name) in
@@ -59,7 +61,7 @@ fn airbench94_steps_as_its_source() {
     let images = sines(BATCH * 8 * 8 * 3, 0.5, 1.0);
     network.set_input(&images, &(0..BATCH as u32).collect::<Vec<_>>()).unwrap();
 
-    let mut optimizer = config.optimizer_on(&network).unwrap();
+    let mut optimizer = config.optimizer_on(&model, &network).unwrap();
     let mut average = Average::new(config.training.ema.unwrap(), &network).unwrap();
     let mut shown = golden["shown"].as_array().unwrap().iter().peekable();
     for (step, expected) in (0..config.training.epochs).zip(floats(&golden["losses"])) {

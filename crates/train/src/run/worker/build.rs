@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
         }
         let syncs_batch_norm =
             config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
-        let optimizer = config.optimizer_on(&network)?;
+        let optimizer = config.optimizer_on(&run.model, &network)?;
         let average = config.training.ema.map(|ema| Average::new(ema, &network)).transpose()?;
         let meter = Meter::new(&device)?;
         let [train, val] = sources(run, &device, &stage, &own, global)?;
