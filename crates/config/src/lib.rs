@@ -32,6 +32,7 @@ mod error;
 mod file;
 mod forms;
 mod frozen;
+mod layer_decay;
 mod layers_file;
 mod lr_scaling;
 pub mod memory;

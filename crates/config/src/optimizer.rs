@@ -1,8 +1,9 @@
 //! The optimizer of a configuration, for the parameters of a network.
 
 use crate::config::refuse;
-use crate::{Config, Result, Training};
-use towers_layers::{Graph, Network, Role};
+use crate::{Config, Result, Training, layer_decay};
+use std::collections::HashMap;
+use towers_layers::{Graph, Network, ParamSpec, Role};
 use towers_models::Model;
 use towers_optim::{ParamGroup, WeightDecay};
 use towers_options::message;
@@ -16,33 +17,38 @@ impl Config {
     pub fn optimizer_on(&self, model: &Model, network: &Network) -> Result<OptimizerState> {
         let arena = network.arena();
         let state = OptimizerState::new(network.device(), self.training.optimizer, arena.trainable.len)?;
-        Ok(state.grouped(&self.groups_of(model), arena.trainable_runs())?)
+        Ok(state.grouped(&self.groups_of(model)?, arena.trainable_runs())?)
     }
 
-    /// The parameter groups of a network: those of the option `param_groups`, or with `no_bias_decay` one for each
-    /// trained parameter.
+    /// The parameter groups of a network: those of the option `param_groups`, or with `layer_decay` or `no_bias_decay`
+    /// one for each trained parameter.
     ///
     /// ```
     /// let config = towers_config::read_recipe("like = 'resnet18'\nno_bias_decay = true", "mine")?;
-    /// let groups = config.groups_of(&config.network([32, 32, 3], 10)?);
+    /// let groups = config.groups_of(&config.network([32, 32, 3], 10)?)?;
     /// assert_eq!(groups[1].to_string(), "batch_normalization/gamma:weight-decay=0");
     /// # Ok::<(), towers_config::Error>(())
     /// ```
-    pub fn groups_of(&self, model: &Model) -> Vec<ParamGroup> {
-        let Training { param_groups: given, no_bias_decay, .. } = &self.training;
-        if !no_bias_decay {
-            return given.clone();
+    ///
+    /// # Errors
+    /// [`Error::Network`](crate::Error::Network) for a network that can't be built.
+    pub fn groups_of(&self, model: &Model) -> Result<Vec<ParamGroup>> {
+        let Training { param_groups: given, no_bias_decay, layer_decay, .. } = &self.training;
+        if !no_bias_decay && layer_decay.is_none() {
+            return Ok(given.clone());
         }
+        let factors = layer_decay.map_or(Ok(HashMap::new()), |decay| layer_decay::factors(decay, model))?;
         let trained = model.graph().params().filter(|(_, spec)| spec.role == Role::Trainable);
-        let group = |(name, spec): (String, towers_layers::ParamSpec)| {
+        let group = |(name, spec): (String, ParamSpec)| {
             let own = ParamGroup::of(given, &name).cloned();
             let mut group = ParamGroup { pattern: name, ..own.unwrap_or(ParamGroup::new("")) };
-            if spec.shape.len() == 1 {
+            group.lr_multiplier *= factors.get(&group.pattern).copied().unwrap_or(1.0);
+            if *no_bias_decay && spec.shape.len() == 1 {
                 group.weight_decay.get_or_insert(WeightDecay::None);
             }
             group
         };
-        trained.map(group).collect()
+        Ok(trained.map(group).collect())
     }
 
     /// Refuses parameter groups without parameters: they are probably misspelt.
@@ -74,7 +80,7 @@ mod tests {
         let text = "like = 'quick'\noptimizer = 'sgd:l2=0.1'\nno_bias_decay = true\n\
                     param_groups = ['batch_normalization/*:lr-multiplier=2', 'dense/*:l2=0.3']";
         let config = read_recipe(text, "mine").unwrap();
-        let groups = config.groups_of(&config.network([32, 32, 3], 10).unwrap());
+        let groups = config.groups_of(&config.network([32, 32, 3], 10).unwrap()).unwrap();
         let shown: Vec<String> = groups.iter().map(ToString::to_string).collect();
         let of_norm = "batch_normalization/gamma:lr-multiplier=2,weight-decay=0";
         assert_eq!(shown[..3], ["conv2d/kernel", "conv2d/bias:weight-decay=0", of_norm]);

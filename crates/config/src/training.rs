@@ -61,6 +61,8 @@ options! {
         param_groups: Vec<ParamGroup> = Vec::new(), Kind::List(&GROUP, None), "--param-group PATTERN:OPTIONS";
         /// No weight decay on biases, norms and other parameters of one dimension, as by default in timm
         no_bias_decay: bool = false, Kind::Switch, "--no-bias-decay";
+        /// Multiply the learning rate with X for each block of the network between a layer and the last one, as timm and BEiT
+        layer_decay: Option<f64> = None, Kind::Such(|decay| decay > 0.0 && decay <= 1.0, "a number above 0, at most 1"), "--layer-decay X";
         /// A moving average that replaces the weights: momentum=0.99; or every=5,overwrite-frequency=5 for Lookahead
         ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
         ["Fine-tuning"]

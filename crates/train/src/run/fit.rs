@@ -68,6 +68,7 @@ impl PreparedRun<'_> {
         let (worker, train, val) = Worker::new(self, resume, first_values, replica, stage)?;
         let mut notes = self.notes.clone();
         notes.extend(self.config.describe_lr_scaling(worker.state.global_batch).map(Message::from));
+        notes.extend(self.config.describe_layer_decay(&self.model)?.map(Message::from));
         let mut warnings = self.config.warnings();
         warnings.extend(self.warnings.clone());
         warnings.extend(resume.into_iter().flat_map(|resume| worker.differs_from(&resume.state)));
