@@ -74,7 +74,7 @@ impl TrainArgs {
         }
         if config.stages() > 1 && config.training.virtual_replicas.is_none() {
             // Stored, so that the run can resume with another number of stages.
-            config.training.micro_batches = Some(config.micro_batches());
+            config.training.micro_batches = Some(config.batch_parts());
         }
         if let Some(steps) = self.keep.backup_and_restore.flatten() {
             config.outputs.checkpoints.every_steps = steps;

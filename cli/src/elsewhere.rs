@@ -80,8 +80,8 @@ const FLAGS: [(&[&str], &str); 25] = [
         "clipping is a part of the optimizer: --optimizer sgd:momentum=0.9,global-clipnorm=1, or clipnorm or clipvalue",
     ),
     (
-        &["--accumulate", "--grad-accum-steps", "--accumulate-grad-batches", "--gradient-accumulation-steps"],
-        "give --micro-batches M, which splits the batch, and a --batch-size that is M times as large",
+        &["--accumulate", "--grad-accum-steps", "--gradient-accumulation-steps"],
+        "give --gradient-accumulation N, which adds up the gradients of N batches for a step",
     ),
     (&["--scheduler", "--sched"], "give --schedule SPEC, as in --schedule cosine+warmup:epochs=5"),
     (

@@ -47,6 +47,20 @@ fn other_micro_batches_are_another_run() {
     assert!(three.tensors != four.tensors);
 }
 
+/// Gradients that are accumulated are those of a larger batch in micro-batches.
+#[test]
+fn accumulated_batches_are_micro_batches_of_a_larger_one() {
+    let of = |batch: usize, accumulation: usize, config: Config| {
+        let mut config = config;
+        (config.training.global_batch_size, config.training.batch_size) = (None, batch);
+        config.training.gradient_accumulation = accumulation;
+        config
+    };
+    assert_same_steps(&run(1, &of(15, 1, split(1, 3))), &run(1, &of(5, 3, config(1))), "one replica");
+    assert_same_steps(&run(2, &of(15, 1, split(1, 3))), &run(2, &of(5, 3, config(1))), "two replicas");
+    assert_same_steps(&run(2, &of(15, 1, split(2, 12))), &run(2, &of(5, 3, config(2))), "two stages");
+}
+
 #[test]
 fn stages_and_replicas_go_together() {
     let one = run(1, &whole(6));

@@ -114,9 +114,10 @@ impl Config {
             return refuse("global_batch_size", batch, accepted);
         }
         let each = (self.global_batch(replicas) / replicas.max(1)).max(1);
-        if virtual_replicas.is_none() && self.micro_batches() > each {
+        let each = each / self.training.gradient_accumulation;
+        if virtual_replicas.is_none() && self.batch_parts() > each {
             let accepted = format!("at most {each}, the number of samples in a replica's batch");
-            return refuse("micro_batches", self.micro_batches(), accepted);
+            return refuse("micro_batches", self.batch_parts(), accepted);
         }
         match virtual_replicas {
             Some(shards) if sync_batch_norm && shards != replicas => refuse(
@@ -186,6 +187,7 @@ impl Config {
             return refuse("devices.gpus", format!("{gpus:?}"), accepted);
         }
         self.check_stages()?;
+        self.check_accumulation()?;
         self.check_sync()?;
         if let (Some(micro), Some(_)) = (self.training.micro_batches, self.training.virtual_replicas) {
             let accepted =
@@ -266,12 +268,28 @@ impl Config {
         Ok(())
     }
 
+    /// Checks that batches are accumulated in one way.
+    fn check_accumulation(&self) -> Result<()> {
+        let Training { gradient_accumulation: count, global_batch_size, virtual_replicas, .. } = self.training;
+        let accepted = match (global_batch_size, virtual_replicas) {
+            _ if count == 1 => return Ok(()),
+            (Some(_), _) => message!("left out with ", ["global_batch_size"], ", which ", ["micro_batches"], " splits"),
+            (_, Some(_)) => message!("left out with ", ["virtual_replicas"], ", whose gradients are added up too: give more"),
+            _ => return Ok(()),
+        };
+        refuse("gradient_accumulation", count, accepted)
+    }
+
     /// Checks whether batch normalization can be synchronized, if it should be.
     fn check_sync(&self) -> Result<()> {
         if !self.training.sync_batch_norm || self.micro_batches() == 1 {
             return Ok(());
         }
-        let option = if self.stages() > 1 { "devices.pipeline_stages" } else { "micro_batches" };
+        let option = match self.training.gradient_accumulation {
+            1 if self.stages() > 1 => "devices.pipeline_stages",
+            1 => "micro_batches",
+            _ => "gradient_accumulation",
+        };
         let accepted = message!(
             "left out with ",
             [option],
@@ -358,6 +376,10 @@ mod tests {
             ("micro_batches=2 sync_batch_norm=true", 2, "`sync_batch_norm` is given, but must be left out"),
             ("devices.pipeline_stages=2 sync_batch_norm=true", 2, "left out with `devices.pipeline_stages`"),
             ("micro_batches=2 virtual_replicas=2", 1, "`micro_batches` is 2, but must be left out with `vir"),
+            ("micro_batches=65 gradient_accumulation=2", 1, "`micro_batches` is 65, but must be at most 64, the"),
+            ("gradient_accumulation=2 global_batch_size=64", 1, "`gradient_accumulation` is 2, but must be left out with"),
+            ("gradient_accumulation=2 virtual_replicas=2", 1, "is 2, but must be left out with `virtual_replicas`, whose"),
+            ("gradient_accumulation=2 sync_batch_norm=true", 2, "must be left out with `gradient_accumulation`: micro"),
             ("micro_batches=65", 1, "`micro_batches` is 65, but must be at most 64, the number of samples"),
             (
                 "devices.device=cpu devices.gpus=2",
@@ -383,6 +405,7 @@ mod tests {
             ("virtual_replicas=4 sync_batch_norm=true", 4),
             ("virtual_replicas=4", 3),
             ("micro_batches=64", 2),
+            ("micro_batches=64 gradient_accumulation=3", 2),
         ] {
             checked(options, replicas).unwrap();
         }

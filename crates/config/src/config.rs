@@ -154,14 +154,20 @@ impl Config {
         self.placement.devices.stages()
     }
 
-    /// Samples per batch over `replicas` replicas, or over the virtual ones.
+    /// Samples per step of the optimizer, over `replicas` replicas, or over the virtual ones.
     pub fn global_batch(&self, replicas: usize) -> usize {
-        let Training { batch_size, global_batch_size, virtual_replicas, .. } = self.training;
-        global_batch_size.unwrap_or(batch_size.saturating_mul(virtual_replicas.unwrap_or(replicas)))
+        let Training { batch_size, global_batch_size, virtual_replicas, gradient_accumulation, .. } = self.training;
+        let each = batch_size.saturating_mul(gradient_accumulation);
+        global_batch_size.unwrap_or(each.saturating_mul(virtual_replicas.unwrap_or(replicas)))
     }
 
-    /// The number of micro-batches of a replica.
+    /// The number of micro-batches of a replica in a step of the optimizer.
     pub fn micro_batches(&self) -> usize {
+        self.batch_parts().saturating_mul(self.training.gradient_accumulation)
+    }
+
+    /// The number of micro-batches that each accumulated batch of a replica is split into: the option, or its default.
+    pub fn batch_parts(&self) -> usize {
         let stages = self.stages();
         self.training.micro_batches.unwrap_or(if stages > 1 { 2 * stages } else { 1 })
     }

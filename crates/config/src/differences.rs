@@ -35,7 +35,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     let [old, new] = [old, new].map(|config| {
         let mut config = config.clone();
         // The default depends on the number of stages.
-        config.training.micro_batches = Some(config.micro_batches());
+        config.training.micro_batches = Some(config.batch_parts());
         serde_json::to_value(config).unwrap_or_default()
     });
     let mut found = Vec::new();

@@ -32,6 +32,8 @@ options! {
         batch_size: usize = 64, Kind::Whole(1), "--batch-size N", with alias("batch"), with conflict("global_batch_size"), with brief("Images per batch of each replica");
         /// Samples per batch over all replicas
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
+        /// Add up the gradients of N batches before each step of the optimizer: a batch N times as large, in the memory of one
+        gradient_accumulation: usize = 1, Kind::Between(1, MOST as u64), "--gradient-accumulation N", with alias("accumulate-grad-batches"), with brief("Batches whose gradients are added up for a step");
         /// Take the training samples in a new order each epoch, as Keras' fit does; with false in the order of the set
         shuffle: bool = true, Kind::Switch, "--shuffle BOOL";
         /// Take as many samples of each class in an epoch; those of rare classes are repeated, with other random steps each time

@@ -57,7 +57,10 @@ impl PreparedRun<'_> {
         let fits = largest(each, |&batch| activations(batch).is_ok_and(|bytes| bytes <= room));
         let (key, count) = match config.training.global_batch_size {
             Some(_) => ("global_batch_size", fits * shards),
-            None => ("batch_size", fits * shards / config.training.virtual_replicas.unwrap_or(*world)),
+            None => {
+                let batches = config.training.virtual_replicas.unwrap_or(*world) * config.training.gradient_accumulation;
+                ("batch_size", fits * shards / batches)
+            }
         };
         let advice: Message = match fits {
             _ if self.resumes => "resume the run on a machine with more".into(),

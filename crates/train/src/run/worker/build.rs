@@ -27,7 +27,8 @@ use towers_program::Device;
 
 /// The error for a batch larger than the data, if short batches are left out.
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
-    let remedy = match samples / config.training.virtual_replicas.unwrap_or(world) {
+    let batches = config.training.virtual_replicas.unwrap_or(world) * config.training.gradient_accumulation;
+    let remedy = match samples / batches {
         _ if config.training.global_batch_size.is_some() => {
             message!(["global_batch_size"], " {samples} or less, or ")
         }
