@@ -13,7 +13,7 @@ use towers_train::Error;
 use towers_trained::{Assumed, Classifier, Trained, evaluate};
 
 /// Options of a recipe file: one line of each of some groups.
-const OPTIONS: [&[&str]; 28] = [
+const OPTIONS: [&[&str]; 29] = [
     &["augmentation.alternating_flip = true", "augmentation.horizontal_flip = true"],
     &["augmentation.brightness_range = [0.8, 1.2]"],
     &["augmentation.cutmix = 1.0"],
@@ -34,7 +34,8 @@ const OPTIONS: [&[&str]; 28] = [
     &["global_batch_size = 4", "global_batch_size = 7"],
     &["label_smoothing = 0.1"],
     &["model = 'keras_cnn'"],
-    &["optimizer = 'adamw:weight-decay=0.01'", "optimizer = 'rmsprop'", "optimizer = 'sgd:clipnorm=0.01'"],
+    &["layer_decay = 0.7"],
+    &["optimizer = 'adamw:weight-decay=0.01'", "optimizer = 'lamb:weight-decay=0.01'", "optimizer = 'rmsprop'", "optimizer = 'sgd:clipnorm=0.01'"],
     &["param_groups = ['*/kernel:l2=1e-3', 'dense*/bias:lr-multiplier=2,epochs=1']"],
     &["preprocessing = 'standardize'", "preprocessing = 'subtract-pixel-mean'"],
     &["reduce_lr_on_plateau = 'val_loss:factor=0.5,patience=1,min_delta=100'"],

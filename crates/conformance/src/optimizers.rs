@@ -4,7 +4,7 @@ use crate::operand::numbers;
 use crate::{Bench, Buffer, Case, Output, Subject};
 #[cfg(feature = "random")]
 use proptest::{prelude::*, sample};
-use towers_optim::{Adam, Clip, Lion, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay};
+use towers_optim::{Adam, Clip, Lamb, Lars, Lion, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay};
 use towers_program::{ClippedGrads, ParamRun, Result, Span, Storage};
 
 /// A few steps of a rule on a run in the middle of an arena.
@@ -137,6 +137,10 @@ fn rules(beta: f32, epsilon: f32) -> Vec<UpdateRule> {
         rules.push(adam.betas(betas.0, betas.1).epsilon(epsilon).into());
     }
     rules.push(Lion::keras().betas(betas.0, betas.1).into());
+    for lars in [Lars::new(), Lars::new().momentum(beta), Lars::new().momentum(beta).nesterov()] {
+        rules.push(lars.trust(0.05).into());
+    }
+    rules.push(Lamb::new().betas(betas.0, betas.1).epsilon(epsilon).into());
     for nadam in [Nadam::keras(), Nadam::pytorch()] {
         rules.push(nadam.betas(betas.0, betas.1).epsilon(epsilon).into());
     }

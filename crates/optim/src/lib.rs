@@ -1,6 +1,6 @@
 //! Optimizers that step over slices, and learning-rate schedules as pure functions of the step.
 //!
-//! - [`Sgd`], [`Rmsprop`], [`Adam`], [`Nadam`] and [`Lion`] are rules in the conventions of Keras or PyTorch: `step` moves a slice of parameters.
+//! - [`Sgd`], [`Rmsprop`], [`Adam`], [`Nadam`], [`Lion`], [`Lars`] and [`Lamb`] are rules in the conventions of Keras, PyTorch or timm: `step` moves a slice of parameters.
 //! - [`Clip`] limits gradients before a step: their values, or their norm for each parameter or for all.
 //! - [`Optimizer`] is a rule with its clipping, under the names of Keras and PyTorch.
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`].

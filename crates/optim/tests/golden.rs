@@ -3,7 +3,7 @@
 
 use crate::values::*;
 use serde_json::Value;
-use towers_optim::{Optimizer, Progress, Schedule};
+use towers_optim::{Optimizer, ParamGroup, Progress, Schedule};
 
 /// The parameters after each step, in one row, and the state after the last: its arenas, and the number of steps.
 fn run(golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
@@ -77,6 +77,48 @@ fn a_triangle() {
     for (step, factor) in (0..).zip(floats(&golden["factors"])) {
         let at = Progress::at_step(step, count(&golden["steps_per_epoch"]), count(&golden["epochs"]));
         assert!((schedule.factor(&at) - factor).abs() < 1e-14, "step {step}");
+    }
+}
+
+/// timm's LARS and LAMB on tensors: `tests/golden/optim_trust.py`.
+#[test]
+fn ten_steps_with_trust_ratios() {
+    let golden = load(include_str!("../../../tests/golden/optim_trust.json"));
+    let sizes: Vec<(String, usize)> = serde_json::from_value(golden["sizes"].clone()).unwrap();
+    let (initial, grads) = (f32s(&golden["initial"]), f32s(&golden["grads"]));
+    let schedule: Schedule = golden["schedule"].as_str().unwrap().parse().unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 5);
+    for case in cases {
+        let Optimizer { rule, clip } = case["optimizer"].as_str().unwrap().parse().unwrap();
+        let groups: Vec<ParamGroup> =
+            case["groups"].as_array().unwrap().iter().map(|group| group.as_str().unwrap().parse().unwrap()).collect();
+        let (mut params, mut history) = (initial.clone(), Vec::new());
+        let mut state = [0, 1].map(|k| vec![0.0; if k < rule.state().len() { initial.len() } else { 0 }]);
+        for (step, grads) in (0..).zip(grads.chunks(initial.len())) {
+            let mut grads = grads.to_vec();
+            if let Some(clip) = clip {
+                clip.apply(&mut [&mut grads]);
+            }
+            let at = Progress::at_step(step, count(&golden["steps_per_epoch"]), count(&golden["epochs"]));
+            let lr = schedule.lr(case["lr"].as_f64().unwrap(), &at) as f32;
+            let mut from = 0;
+            for (name, size) in &sizes {
+                let range = from..from + size;
+                from = range.end;
+                let own = ParamGroup::of(&groups, name);
+                let rule = rule.with_weight_decay(own.and_then(|own| own.weight_decay).unwrap_or(rule.weight_decay()));
+                let lr = lr * own.map_or(1.0, |own| own.lr_multiplier);
+                let state = state.each_mut().map(|all| if all.is_empty() { &mut [] } else { &mut all[range.clone()] });
+                rule.step(lr, step + 1, &mut params[range.clone()], &grads[range], state);
+            }
+            history.extend(&params);
+        }
+        let what = format!("{}", case["optimizer"]);
+        assert_close(&history, &f32s(&case["params"]), &what);
+        let mut left = state.concat();
+        left.extend(rule.counts_steps().then_some(10.0));
+        assert_close(&left, &f32s(&case["state"]), &what);
     }
 }
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use towers_optim::{
-    Adam, Anneal, Clip, Curve, Ema, Lion, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule,
+    Adam, Anneal, Clip, Curve, Ema, Lamb, Lars, Lion, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule,
     Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
 };
 
@@ -64,6 +64,13 @@ fn decay() -> impl Strategy<Value = WeightDecay> {
     ]
 }
 
+fn positive_decay() -> impl Strategy<Value = WeightDecay> {
+    prop_oneof![
+        (1e-6f32..10.0).prop_map(WeightDecay::Coupled),
+        (1e-6f32..10.0).prop_map(WeightDecay::Decoupled)
+    ]
+}
+
 fn group() -> impl Strategy<Value = ParamGroup> {
     let (decay, epochs) = (proptest::option::of(decay()), proptest::option::of(any::<u64>()));
     ("[a-z0-9_/*]{1,12}", 0.0f32..100.0, decay, epochs).prop_map(
@@ -111,6 +118,14 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
             Lion::keras().betas(beta1, beta2).weight_decay(decay).into()
         }),
         (nadam, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
+        (0.0f32..1.0, any::<bool>(), 1e-6f32..1.0, 1e-12f32..1.0, positive_decay()).prop_map(
+            |(momentum, nesterov, trust, epsilon, weight_decay)| {
+                Lars { momentum, nesterov, trust, epsilon, weight_decay }.into()
+            }
+        ),
+        (0.0..1.0, 0.0..1.0, 1e-12f32..1.0, positive_decay()).prop_map(|(beta1, beta2, epsilon, decay)| {
+            Lamb::new().betas(beta1, beta2).epsilon(epsilon).weight_decay(decay).into()
+        }),
     ];
     let clip = prop_oneof![
         Just(None),
@@ -202,6 +217,8 @@ fn compact_forms() {
         "nadam",
         "nadam:style=pytorch,beta1=0.8,weight-decay=0.01",
         "nadam:momentum-decay=0.1",
+        "lars:momentum=0.9,nesterov=true,trust=0.02,epsilon=0.01,l2=5e-5",
+        "lamb:beta1=0.8,beta2=0.95,epsilon=1e-8,weight-decay=0.01,global-clipnorm=1",
     ] {
         assert_eq!(text.parse::<Optimizer>().unwrap().to_string(), text);
     }
@@ -285,7 +302,13 @@ fn wrong_schedules_are_named() {
 #[test]
 fn wrong_optimizers_are_named() {
     for (text, message) in [
-        ("adamax", "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam, lion"),
+        ("adamax", "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam, lion, lars, lamb"),
+        (
+            "lars:momentum=0.9",
+            "lars: weight-decay is 0, but must be a positive number: tensors without one have no trust ratio",
+        ),
+        ("lamb:l2=0", "lamb: weight-decay is 0, but must be a positive number: tensors without one have no trust ratio"),
+        ("lars:trust=0,l2=1", "lars: trust is 0, but must be a positive number"),
         ("lion:beta2=1", "lion: beta2 is 1, but must be a number from 0 to below 1"),
         ("nadam:momentum-decay=-1", "nadam: momentum-decay is -1, but must be a number of 0 or more"),
         ("adam:beta2=1", "adam: beta2 is 1, but must be a number from 0 to below 1"),

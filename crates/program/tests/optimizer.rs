@@ -302,7 +302,16 @@ fn ten_steps_on_the_cpu() {
 /// PyTorch's parameter groups, some of which are trained for a while only, with a rate that changes.
 #[test]
 fn ten_steps_in_groups() {
-    let golden = load(include_str!("../../../tests/golden/optim_groups.json"));
+    check_groups(&load(include_str!("../../../tests/golden/optim_groups.json")));
+}
+
+/// timm's LARS and LAMB, on tensors that lie one after the other.
+#[test]
+fn ten_steps_with_trust_ratios() {
+    check_groups(&load(include_str!("../../../tests/golden/optim_trust.json")));
+}
+
+fn check_groups(golden: &Value) {
     let schedule: Schedule = golden["schedule"].as_str().unwrap().parse().unwrap();
     let at = |step| Progress::at_step(step, count(&golden["steps_per_epoch"]), count(&golden["epochs"]));
     let (initial, grads) = (f32s(&golden["initial"]), f32s(&golden["grads"]));

@@ -38,27 +38,59 @@ pub(crate) fn update(
     grads: &[f32],
     state: [&mut [f32]; 2],
 ) {
+    let (simd, [first, second]) = (cpu.simd(), state);
+    let mut squares = [[0.0; 2]; PARTS];
+    if rule.of_tensors() {
+        // The sums are of parts that depend on the tensor's length alone.
+        let (part, sums) = (params.len().div_ceil(PARTS).max(BLOCK), Shards::new(&mut squares));
+        for_parts(cpu, part, params, grads, [first, second], |k, params, grads, state| {
+            // SAFETY: each task has its own sum.
+            let sum = unsafe { sums.part(k..k + 1) };
+            measure(simd, rule, t, params, grads, state, &mut sum[0]);
+        });
+    }
+    let ratio = rule.trust_ratio([0, 1].map(|k| squares.iter().map(|sums| sums[k]).sum()));
+    for_parts(cpu, BLOCK, params, grads, [first, second], |_, params, grads, state| {
+        step(simd, rule, lr, t, ratio, params, grads, state);
+    });
+}
+
+/// Runs `work` on parts of this length of all slices, each with its number.
+fn for_parts(
+    cpu: &Cpu,
+    part: usize,
+    params: &mut [f32],
+    grads: &[f32],
+    state: [&mut [f32]; 2],
+    work: impl Fn(usize, &mut [f32], &[f32], [&mut [f32]; 2]) + Sync,
+) {
     let len = params.len();
     let (params, state) = (Shards::new(params), state.map(Shards::new));
-    cpu.pool().run(len.div_ceil(BLOCK), &|block| {
-        let range = block * BLOCK..((block + 1) * BLOCK).min(len);
+    cpu.pool().run(len.div_ceil(part), &|k| {
+        let range = k * part..((k + 1) * part).min(len);
         // SAFETY: each task has separate parts.
         let (params, state) = unsafe {
             let state = state.each_ref();
             let parts = state.map(|all| all.part(range.start.min(all.len())..range.end.min(all.len())));
             (params.part(range.clone()), parts)
         };
-        step(cpu.simd(), rule, lr, t, params, &grads[range], state);
+        work(k, params, &grads[range], state);
     });
 }
 
 multiversion! {
-    fn step(rule: UpdateRule, lr: f32, t: u64, params: &mut [f32], grads: &[f32], state: [&mut [f32]; 2]) {
-        rule.step(lr, t, params, grads, state);
+    fn step(rule: UpdateRule, lr: f32, t: u64, ratio: f32, params: &mut [f32], grads: &[f32], state: [&mut [f32]; 2]) {
+        rule.scaled_step(lr, t, ratio, params, grads, state);
     }
 }
 
-/// The parts of a gradient whose squares are summed on their own, at most.
+multiversion! {
+    fn measure(rule: UpdateRule, t: u64, params: &mut [f32], grads: &[f32], state: [&mut [f32]; 2], sums: &mut [f64; 2]) {
+        *sums = rule.measure(t, params, grads, state);
+    }
+}
+
+/// The parts of a tensor whose squares are summed on their own, at most.
 const PARTS: usize = 64;
 
 /// See `Backend::clip_grads`. The sums are of parts that depend on a gradient's length alone.

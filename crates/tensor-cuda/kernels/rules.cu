@@ -133,3 +133,107 @@ STEP(lion, float beta1, float take1, float beta2, float take2) {
         p = p * keep - lr * sign;
     });
 }
+
+// Rules of whole tensors take two passes. measure_RULE leaves two sums of squares of each block in `sums`; step_RULE adds those
+// of all blocks in their order, and scales the step by the tensor's trust ratio. Either weight decay is w = penalty + shrink.
+#define MEASURE(rule, ...)                                                                                                     \
+    KERNEL measure_##rule(const StepState* state, const float* params, const float* grads, float* first, float* second,        \
+                          const float* steps, u64 n, float penalty, float shrink, double* sums, __VA_ARGS__)
+
+__device__ inline void leave_sums(double* sums, double p, double u) {
+    p = block_sum(p);
+    u = block_sum(u);
+    if (threadIdx.x == 0) {
+        sums[2 * blockIdx.x] = p;
+        sums[2 * blockIdx.x + 1] = u;
+    }
+}
+
+// The norms of the tensor and of what it moves by.
+struct Norms {
+    double p, u;
+};
+__device__ inline Norms norms_of(const double* sums, u32 blocks) {
+    __shared__ double norm[2];
+    if (threadIdx.x < 2) {
+        double sum = 0.0;
+        for (u32 k = 0; k < blocks; ++k) sum += sums[2 * k + threadIdx.x];
+        norm[threadIdx.x] = sqrt(sum);
+    }
+    __syncthreads();
+    return {norm[0], norm[1]};
+}
+
+// `ratio` for a tensor with a weight decay, unless a norm is 0.
+__device__ inline float trust_ratio(float w, Norms of, double ratio) {
+    return w != 0.0f && of.p > 0.0 && of.u > 0.0 ? static_cast<float>(ratio) : 1.0f;
+}
+
+// LARS: r = trust |p| / (|g| + w |p| + epsilon), v = momentum v + r (g + w p), p -= lr v. With a momentum of 0 the velocity is
+// not touched.
+MEASURE(lars, float momentum, float nesterov, float trust, float epsilon) {
+    if (state->halted || state->overflow) return;
+    float unscale = 1.0f / state->loss_scale;
+    double of_p = 0.0, of_g = 0.0;
+    for (u64 k = global_thread(); k < n; k += global_threads()) {
+        double p = params[k], g = grads[k] * unscale;
+        of_p += p * p;
+        of_g += g * g;
+    }
+    leave_sums(sums, of_p, of_g);
+}
+STEP(lars, float momentum, float nesterov, float trust, float epsilon, const double* sums, u32 blocks) {
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, w = penalty + shrink;
+    Norms of = norms_of(sums, blocks);
+    float ratio = trust_ratio(w, of, trust * of.p / (of.u + w * of.p + epsilon));
+    if (momentum == 0.0f) {
+        for_all<0>({params, grads}, n, vector, [=](float& p, float g, float&, float&) {
+            p -= lr * (ratio * (g * unscale + w * p));
+        });
+        return;
+    }
+    float of_v = nesterov != 0.0f ? momentum : 1.0f, of_g = nesterov != 0.0f ? 1.0f : 0.0f;
+    for_all<1>({params, grads, {first}}, n, vector, [=](float& p, float g, float& v, float&) {
+        g = ratio * (g * unscale + w * p);
+        v = momentum * v + g;
+        p -= lr * (of_v * v + of_g * g);
+    });
+}
+
+// LAMB: the means of step_adam, u = of_m m / (sqrt(a) + outside) + w p, then p -= lr r u with r = |p| / |u|. The first pass
+// updates the means.
+struct Direction {
+    float of_m, outside, w;
+    __device__ inline float operator()(float p, float m, float a) const { return of_m * m / (sqrtf(a) + outside) + w * p; }
+};
+__device__ inline Direction direction(float t, float log_beta1, float log_beta2, float epsilon, float w) {
+    float c1 = -expm1f(t * log_beta1), root = sqrtf(-expm1f(t * log_beta2));
+    return {root / c1, epsilon * root, w};
+}
+MEASURE(lamb, float beta1, float take1, float log_beta1, float beta2, float take2, float log_beta2, float epsilon) {
+    if (state->halted || state->overflow) return;
+    float unscale = 1.0f / state->loss_scale;
+    Direction to = direction(steps[0] + 1.0f, log_beta1, log_beta2, epsilon, penalty + shrink);
+    double of_p = 0.0, of_u = 0.0;
+    for (u64 k = global_thread(); k < n; k += global_threads()) {
+        float p = params[k], g = grads[k] * unscale;
+        float m = beta1 * first[k] + take1 * g, a = beta2 * second[k] + take2 * g * g;
+        first[k] = m;
+        second[k] = a;
+        double u = to(p, m, a);
+        of_p += static_cast<double>(p) * p;
+        of_u += u * u;
+    }
+    leave_sums(sums, of_p, of_u);
+}
+STEP(lamb, float beta1, float take1, float log_beta1, float beta2, float take2, float log_beta2, float epsilon,
+     const double* sums, u32 blocks) {
+    if (state->halted || state->overflow) return;
+    float w = penalty + shrink;
+    Direction to = direction(steps[0] + 1.0f, log_beta1, log_beta2, epsilon, w);
+    Norms of = norms_of(sums, blocks);
+    float rate = state->lr * multiplier * trust_ratio(w, of, of.p / of.u);
+    for_all<2>({params, grads, {first, second}}, n, vector,
+               [=](float& p, float, float& m, float& a) { p -= rate * to(p, m, a); });
+}

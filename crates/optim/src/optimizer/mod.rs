@@ -18,6 +18,8 @@ use crate::{Clip, Error, Result, UpdateRule};
 /// | `adamw` | those of `adam`, and where no other is given a `weight-decay` of 0.004 (`keras`) or 0.01 (`pytorch`) |
 /// | `nadam` | `style=keras` or `pytorch`, whose defaults hold for `epsilon`, `momentum-decay`; `beta1=0.9`, `beta2=0.999` |
 /// | `lion` | `beta1=0.9`, `beta2=0.99` |
+/// | `lars` | `momentum=0`, `nesterov=false`, `trust=0.001`, `epsilon=1e-8`; it needs a weight decay |
+/// | `lamb` | `beta1=0.9`, `beta2=0.999`, `epsilon=1e-6`; it needs a weight decay |
 /// | all | `clipnorm`, `clipvalue` or `global-clipnorm`: see [`Clip`] |
 /// | all | `weight-decay` ([decoupled](crate::WeightDecay::Decoupled)) or `l2` ([coupled](crate::WeightDecay::Coupled), PyTorch's `weight_decay`) |
 ///

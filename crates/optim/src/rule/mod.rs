@@ -1,4 +1,6 @@
 mod adam;
+mod lamb;
+mod lars;
 mod lion;
 mod nadam;
 mod rmsprop;
@@ -6,6 +8,8 @@ mod sgd;
 mod weight_decay;
 
 pub use adam::Adam;
+pub use lamb::Lamb;
+pub use lars::Lars;
 pub use lion::Lion;
 pub use nadam::Nadam;
 pub use rmsprop::Rmsprop;
@@ -22,11 +26,50 @@ trait Rule: Copy {
     /// See [`UpdateRule::counts_steps`].
     const COUNTS_STEPS: bool;
 
+    /// See [`UpdateRule::of_tensors`]. Such a rule has `measure`, `ratio` and `scaled_step`; the others have `step_over`.
+    const OF_TENSORS: bool = false;
+
     /// See [`UpdateRule::state`].
     fn state(&self) -> &'static [&'static str];
 
     /// See [`UpdateRule::step`].
-    fn step_over(&self, lr: f32, t: u64, params: &mut [f32], grads: &[f32], state: [&mut [f32]; 2]);
+    #[inline(always)]
+    fn step_over(
+        &self,
+        lr: f32,
+        t: u64,
+        params: &mut [f32],
+        grads: &[f32],
+        [first, second]: [&mut [f32]; 2],
+    ) {
+        let squares = self.measure(t, params, grads, [first, second]);
+        self.scaled_step(lr, t, self.ratio(squares), params, grads, [first, second]);
+    }
+
+    /// See [`UpdateRule::measure`].
+    #[inline(always)]
+    fn measure(&self, _: u64, _: &[f32], _: &[f32], _: [&mut [f32]; 2]) -> [f64; 2] {
+        [0.0; 2]
+    }
+
+    /// See [`UpdateRule::trust_ratio`].
+    fn ratio(&self, _: [f64; 2]) -> f32 {
+        1.0
+    }
+
+    /// See [`UpdateRule::scaled_step`].
+    #[inline(always)]
+    fn scaled_step(
+        &self,
+        lr: f32,
+        t: u64,
+        _: f32,
+        params: &mut [f32],
+        grads: &[f32],
+        state: [&mut [f32]; 2],
+    ) {
+        self.step_over(lr, t, params, grads, state);
+    }
 
     /// See [`UpdateRule::constants`].
     fn constants(&self) -> Vec<f32>;
@@ -89,6 +132,57 @@ macro_rules! rules {
                 }
             }
 
+            /// Whether a step depends on norms of the whole parameter tensor. It is then two passes over the tensor, which
+            /// may be taken in parts: [`measure`](UpdateRule::measure) and [`scaled_step`](UpdateRule::scaled_step).
+            pub fn of_tensors(&self) -> bool {
+                match self {
+                    $(UpdateRule::$Rule(_) => $Rule::OF_TENSORS,)+
+                }
+            }
+
+            /// The function of a device that takes [`measure`](UpdateRule::measure), for a rule
+            /// [of tensors](UpdateRule::of_tensors): one of [`MEASURES`](UpdateRule::MEASURES).
+            pub fn measure_name(&self) -> &'static str {
+                match self {
+                    $(UpdateRule::$Rule(_) => concat!("measure_", $name),)+
+                }
+            }
+
+            /// The first pass of the `t`-th step: updates averages of gradients, and returns the sums of the squares that the
+            /// [trust ratio](UpdateRule::trust_ratio) needs. Those of all parts of a tensor are added.
+            #[inline(always)]
+            pub fn measure(&self, t: u64, params: &[f32], grads: &[f32], state: [&mut [f32]; 2]) -> [f64; 2] {
+                match self {
+                    $(UpdateRule::$Rule(rule) => rule.measure(t, params, grads, state),)+
+                }
+            }
+
+            /// The factor of a tensor's step; 1 for rules that are not [of tensors](UpdateRule::of_tensors).
+            pub fn trust_ratio(&self, squares: [f64; 2]) -> f32 {
+                match self {
+                    $(UpdateRule::$Rule(rule) => rule.ratio(squares),)+
+                }
+            }
+
+            /// The second pass of the `t`-th step, or for other rules the whole [`step`](UpdateRule::step).
+            ///
+            /// # Panics
+            /// If the slices differ in length.
+            #[inline(always)]
+            pub fn scaled_step(
+                &self,
+                lr: f32,
+                t: u64,
+                ratio: f32,
+                params: &mut [f32],
+                grads: &[f32],
+                state: [&mut [f32]; 2],
+            ) {
+                match self {
+                    $(UpdateRule::$Rule(rule) => rule.scaled_step(lr, t, ratio, params, grads, state),)+
+                }
+            }
+
             /// The constants of a step without the weight decay, as [`step_name`](UpdateRule::step_name)'s function takes them.
             pub fn constants(&self) -> Vec<f32> {
                 match self {
@@ -111,7 +205,8 @@ macro_rules! rules {
             }
 
             /// The `t`-th step, counted from 1, at learning rate `lr`, in place. `state` is what [`state`](UpdateRule::state)
-            /// names, in that order; slices without a name may be empty.
+            /// names, in that order; slices without a name may be empty. A rule [of tensors](UpdateRule::of_tensors) takes the
+            /// slices as one tensor.
             ///
             /// The loop takes on the instruction set of the function that calls it.
             ///
@@ -162,9 +257,16 @@ rules! {
     Nadam "nadam";
     /// Lion, which steps by signs.
     Lion "lion";
+    /// LARS, SGD with a trust ratio for each tensor.
+    Lars "lars";
+    /// LAMB, Adam with a trust ratio for each tensor.
+    Lamb "lamb";
 }
 
 impl UpdateRule {
+    /// The functions of a device that take the first pass of a rule [of tensors](UpdateRule::of_tensors).
+    pub const MEASURES: &[&str] = &["measure_lars", "measure_lamb"];
+
     /// All names of [`state`](UpdateRule::state).
     pub const STATES: [&str; 3] = ["velocity", "mean", "mean_square"];
 
@@ -185,8 +287,19 @@ fn check_epsilon(of: &str, epsilon: f32) -> Result<()> {
 }
 
 pub(crate) fn check_weight_decay(of: &str, decay: WeightDecay) -> Result<()> {
-    let (WeightDecay::Coupled(w) | WeightDecay::Decoupled(w)) = decay else { return Ok(()) };
+    let w = decay.strength();
     check(of, "weight-decay", w, (w.is_finite() && w >= 0.0, "a number of 0 or more"))
+}
+
+/// `ratio` for a tensor with a weight decay `w`, unless one of these norms is 0.
+fn trust_ratio(w: f32, norms: [f64; 2], ratio: f64) -> f32 {
+    if w != 0.0 && norms.iter().all(|norm| *norm > 0.0) { ratio as f32 } else { 1.0 }
+}
+
+/// Without a weight decay no trust ratio is used, and the rule is another.
+fn check_has_decay(of: &str, decay: WeightDecay) -> Result<()> {
+    let (w, accepted) = (decay.strength(), "a positive number: tensors without one have no trust ratio");
+    check(of, "weight-decay", w, (w != 0.0, accepted))
 }
 
 /// Every slice has a number for each parameter.

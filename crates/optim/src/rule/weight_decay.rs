@@ -17,6 +17,12 @@ pub(super) struct Decay {
 }
 
 impl WeightDecay {
+    /// Its number, `w`; 0 for none.
+    pub fn strength(self) -> f32 {
+        let (WeightDecay::Coupled(w) | WeightDecay::Decoupled(w)) = self else { return 0.0 };
+        w
+    }
+
     #[inline(always)]
     pub(super) fn at(self, lr: f32) -> Decay {
         match self {

@@ -6,7 +6,7 @@ use towers_optim::{ParamGroup, UpdateRule};
 pub(super) struct Grouped(Vec<(ParamRun, u64)>);
 
 impl Grouped {
-    /// Neighbours with the same options make one run if nothing lies between them.
+    /// Neighbours with the same options make one run if nothing lies between them, unless a step is of whole tensors.
     pub(super) fn new<'n>(
         rule: &UpdateRule,
         groups: &[ParamGroup],
@@ -23,7 +23,7 @@ impl Grouped {
         runs.sort_by_key(|(run, _)| run.at.offset);
         runs.dedup_by(|(next, next_epochs), (run, epochs)| {
             let same = ParamRun { at: run.at, ..*next } == *run && next_epochs == epochs;
-            let joins = same && next.at.offset == run.at.end();
+            let joins = same && !rule.of_tensors() && next.at.offset == run.at.end();
             if joins {
                 run.at.len += next.at.len;
             }

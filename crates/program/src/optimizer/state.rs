@@ -76,7 +76,8 @@ impl OptimizerState {
     }
 
     /// The same with groups of parameters, which are told by their names and places in the arena. With groups, places that no
-    /// name has are left alone. Gradients are clipped by the norm of each of `params`; before, the arena is a single one.
+    /// name has are left alone. Gradients are clipped by the norm of each of `params`, and LARS and LAMB scale the step of each;
+    /// before, the arena is a single one.
     ///
     /// ```
     /// use towers_optim::Sgd;
@@ -112,7 +113,7 @@ impl OptimizerState {
                 |name| ParamGroup::of(groups, name).and_then(|group| group.epochs).unwrap_or(u64::MAX);
             clipping.params = params.iter().map(|&(name, at)| (at, epochs(name))).collect();
         }
-        if !groups.is_empty() {
+        if !groups.is_empty() || self.optimizer.rule.of_tensors() {
             let grouped = Grouped::new(&self.optimizer.rule, groups, params.into_iter());
             self.runs.reserve(grouped.len());
             self.groups = Some(grouped);

@@ -1,4 +1,4 @@
-use towers_optim::{Adam, Clip, Lion, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_optim::{Adam, Clip, Lamb, Lars, Lion, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 use towers_program::Span;
 
 /// The parameter and gradient after weight decay.
@@ -59,6 +59,8 @@ pub(crate) fn update(
         UpdateRule::Sgd(rule) => sgd(rule, lr, params, grads, first),
         UpdateRule::Rmsprop(rule) => rmsprop(rule, lr, params, grads, first),
         UpdateRule::Adam(rule) => adam(rule, lr, t, params, grads, first, second),
+        UpdateRule::Lars(rule) => lars(rule, lr, params, grads, first),
+        UpdateRule::Lamb(rule) => lamb(rule, lr, t, params, grads, first, second),
         UpdateRule::Lion(rule) => lion(rule, lr, params, grads, first),
         UpdateRule::Nadam(rule) => nadam(rule, lr, t, params, grads, first, second),
     }
@@ -146,4 +148,46 @@ fn lion(rule: Lion, lr: f64, params: &mut [f64], grads: &[f64], mean: &mut [f64]
         *param = p - lr * if direction == 0.0 { 0.0 } else { direction.signum() };
         *m = beta2 * *m + (1.0 - beta2) * g;
     }
+}
+
+/// The norms of a tensor and of what it moves by, and their quotient; 1 if one is 0, and without weight decay.
+fn trust(decay: f32, tensor: &[f64], step: &[f64], quotient: impl Fn(f64, f64) -> f64) -> f64 {
+    let [p, u] = [tensor, step].map(|x| x.iter().map(|x| x * x).sum::<f64>().sqrt());
+    if decay != 0.0 && p > 0.0 && u > 0.0 { quotient(p, u) } else { 1.0 }
+}
+
+fn lars(rule: Lars, lr: f64, params: &mut [f64], grads: &[f64], velocity: &mut [f64]) {
+    let (m, decay) = (f64::from(rule.momentum), rule.weight_decay.strength());
+    let (w, epsilon) = (f64::from(decay), f64::from(rule.epsilon));
+    let ratio = trust(decay, params, grads, |p, g| f64::from(rule.trust) * p / (g + w * p + epsilon));
+    for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
+        let g = ratio * (g + w * *param);
+        let Some(v) = velocity.get_mut(k) else {
+            *param -= lr * g;
+            continue;
+        };
+        *v = m * *v + g;
+        *param -= lr * if rule.nesterov { g + m * *v } else { *v };
+    }
+}
+
+fn lamb(
+    rule: Lamb,
+    lr: f64,
+    t: u64,
+    params: &mut [f64],
+    grads: &[f64],
+    mean: &mut [f64],
+    mean_square: &mut [f64],
+) {
+    let [c1, c2] = [rule.beta1, rule.beta2].map(|beta| 1.0 - beta.powf(t as f64));
+    let decay = rule.weight_decay.strength();
+    let mut directions = Vec::with_capacity(params.len());
+    for (((p, &g), m), a) in params.iter().zip(grads).zip(mean).zip(mean_square) {
+        *m = rule.beta1 * *m + (1.0 - rule.beta1) * g;
+        *a = rule.beta2 * *a + (1.0 - rule.beta2) * g * g;
+        directions.push(*m / c1 / ((*a / c2).sqrt() + f64::from(rule.epsilon)) + f64::from(decay) * p);
+    }
+    let ratio = trust(decay, params, &directions, |p, u| p / u);
+    params.iter_mut().zip(directions).for_each(|(p, u)| *p -= lr * ratio * u);
 }

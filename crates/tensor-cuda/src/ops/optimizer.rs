@@ -24,11 +24,19 @@ pub(crate) const SOURCE: Source = Source {
 
 /// A kernel for each rule.
 pub(crate) const RULES: Source =
-    Source { name: "rules.cu", text: include_str!("../../kernels/rules.cu"), kernels: UpdateRule::STEPS };
+    Source { name: "rules.cu", text: include_str!("../../kernels/rules.cu"), kernels: RULE_KERNELS };
+
+const RULE_KERNELS: &[&str] = &{
+    let mut all = [""; UpdateRule::STEPS.len() + UpdateRule::MEASURES.len()];
+    let (steps, measures) = all.split_at_mut(UpdateRule::STEPS.len());
+    steps.copy_from_slice(UpdateRule::STEPS);
+    measures.copy_from_slice(UpdateRule::MEASURES);
+    all
+};
 
 const THREADS: u32 = 256;
 
-/// A gradient is clipped by blocks of about so many numbers, but no more blocks than this, which is enough for any GPU.
+/// The norm of a tensor is made by blocks of about so many numbers, but no more blocks than this, which is enough for any GPU.
 const NUMBERS_OF_A_BLOCK: usize = 4096;
 const MOST_BLOCKS: usize = 128;
 
@@ -89,7 +97,26 @@ impl Cuda {
             }
         }
         let constants: Vec<Arg> = rule.constants().into_iter().map(Arg::from).collect();
+        let sums = if rule.of_tensors() { self.scratch(16 * MOST_BLOCKS)? } else { Ptr(0) };
         for run in &runs {
+            let blocks = (run.n as usize).div_ceil(NUMBERS_OF_A_BLOCK).clamp(1, MOST_BLOCKS) as u32;
+            if rule.of_tensors() {
+                let mut args = args![
+                    self.step_state(),
+                    run.params,
+                    run.grads,
+                    run.state[0],
+                    run.state[1],
+                    steps,
+                    run.n,
+                    run.penalty,
+                    run.shrink,
+                    sums
+                ]
+                .to_vec();
+                args.extend_from_slice(&constants);
+                self.launch(rule.measure_name(), Geometry::line(blocks, THREADS), &args)?;
+            }
             let mut args = args![
                 self.step_state(),
                 run.params,
@@ -105,6 +132,9 @@ impl Cuda {
             ]
             .to_vec();
             args.extend_from_slice(&constants);
+            if rule.of_tensors() {
+                args.extend_from_slice(args![sums, blocks]);
+            }
             self.launch(rule.step_name(), run.geometry, &args)?;
         }
         if rule.counts_steps() {
