@@ -157,6 +157,27 @@ fn frozen_layers_stay_as_they_are_on_any_devices() {
     assert_same(&one, &resumed, "resumed");
 }
 
+/// Layers keep their values in the epochs in which they are frozen, on any devices and after a resume.
+#[test]
+fn layers_may_be_frozen_in_the_first_epochs() {
+    let of = |epochs, frozen| {
+        let mut config = quick_on_14();
+        (config.training.epochs, config.training.freeze_epochs) = (epochs, Some(frozen));
+        config.training.freeze = vec!["conv2d".to_owned()];
+        config.training.virtual_replicas = Some(4);
+        config
+    };
+    let kernel = |finished: &Finished| finished.tensors.get("conv2d/kernel").unwrap().data().to_vec();
+    let begun = kernel(&run(1, &of(1, 1)));
+    assert_eq!(kernel(&run(1, &of(1, 1).with(|config| config.training.lr = 0.0))), begun);
+    assert_eq!(kernel(&run(1, &of(2, 2))), begun);
+    let one = run(1, &of(2, 1));
+    assert!(kernel(&one) != begun);
+    assert_same_steps(&one, &run(3, &of(2, 1)), "three devices");
+    let (_, resumed) = in_two_parts([&cpus(2, 1), &cpus(1, 2)], &of(2, 1), &few_images(), 3);
+    assert_same(&one, &resumed, "resumed");
+}
+
 #[test]
 fn patterns_without_parameters_are_refused() {
     for (patterns, says) in [

@@ -35,7 +35,12 @@ const OPTIONS: [&[&str]; 29] = [
     &["label_smoothing = 0.1"],
     &["model = 'keras_cnn'"],
     &["layer_decay = 0.7"],
-    &["optimizer = 'adamw:weight-decay=0.01'", "optimizer = 'lamb:weight-decay=0.01'", "optimizer = 'rmsprop'", "optimizer = 'sgd:clipnorm=0.01'"],
+    &[
+        "optimizer = 'adamw:weight-decay=0.01'",
+        "optimizer = 'lamb:weight-decay=0.01'",
+        "optimizer = 'rmsprop'",
+        "optimizer = 'sgd:clipnorm=0.01'",
+    ],
     &["param_groups = ['*/kernel:l2=1e-3', 'dense*/bias:lr-multiplier=2,epochs=1']"],
     &["preprocessing = 'standardize'", "preprocessing = 'subtract-pixel-mean'"],
     &["reduce_lr_on_plateau = 'val_loss:factor=0.5,patience=1,min_delta=100'"],

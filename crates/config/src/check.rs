@@ -214,6 +214,10 @@ impl Config {
                 message!("left out without ", ["weights"], ": a new network begins anew as a whole"),
             );
         }
+        if let (Some(epochs), []) = (self.training.freeze_epochs, self.training.freeze.as_slice()) {
+            let accepted = message!("left out without ", ["freeze"], ", which names the layers");
+            return refuse("freeze_epochs", epochs, accepted);
+        }
         schedule.validate()?;
         self.check_lr_scaling()?;
         optimizer.validate()?;
@@ -270,11 +274,18 @@ impl Config {
 
     /// Checks that batches are accumulated in one way.
     fn check_accumulation(&self) -> Result<()> {
-        let Training { gradient_accumulation: count, global_batch_size, virtual_replicas, .. } = self.training;
+        let Training { gradient_accumulation: count, global_batch_size, virtual_replicas, .. } =
+            self.training;
         let accepted = match (global_batch_size, virtual_replicas) {
             _ if count == 1 => return Ok(()),
-            (Some(_), _) => message!("left out with ", ["global_batch_size"], ", which ", ["micro_batches"], " splits"),
-            (_, Some(_)) => message!("left out with ", ["virtual_replicas"], ", whose gradients are added up too: give more"),
+            (Some(_), _) => {
+                message!("left out with ", ["global_batch_size"], ", which ", ["micro_batches"], " splits")
+            }
+            (_, Some(_)) => message!(
+                "left out with ",
+                ["virtual_replicas"],
+                ", whose gradients are added up too: give more"
+            ),
             _ => return Ok(()),
         };
         refuse("gradient_accumulation", count, accepted)
@@ -376,10 +387,31 @@ mod tests {
             ("micro_batches=2 sync_batch_norm=true", 2, "`sync_batch_norm` is given, but must be left out"),
             ("devices.pipeline_stages=2 sync_batch_norm=true", 2, "left out with `devices.pipeline_stages`"),
             ("micro_batches=2 virtual_replicas=2", 1, "`micro_batches` is 2, but must be left out with `vir"),
-            ("micro_batches=65 gradient_accumulation=2", 1, "`micro_batches` is 65, but must be at most 64, the"),
-            ("gradient_accumulation=2 global_batch_size=64", 1, "`gradient_accumulation` is 2, but must be left out with"),
-            ("gradient_accumulation=2 virtual_replicas=2", 1, "is 2, but must be left out with `virtual_replicas`, whose"),
-            ("gradient_accumulation=2 sync_batch_norm=true", 2, "must be left out with `gradient_accumulation`: micro"),
+            (
+                "freeze_epochs=2",
+                1,
+                "`freeze_epochs` is 2, but must be left out without `freeze`, which names",
+            ),
+            (
+                "micro_batches=65 gradient_accumulation=2",
+                1,
+                "`micro_batches` is 65, but must be at most 64, the",
+            ),
+            (
+                "gradient_accumulation=2 global_batch_size=64",
+                1,
+                "`gradient_accumulation` is 2, but must be left out with",
+            ),
+            (
+                "gradient_accumulation=2 virtual_replicas=2",
+                1,
+                "is 2, but must be left out with `virtual_replicas`, whose",
+            ),
+            (
+                "gradient_accumulation=2 sync_batch_norm=true",
+                2,
+                "must be left out with `gradient_accumulation`: micro",
+            ),
             ("micro_batches=65", 1, "`micro_batches` is 65, but must be at most 64, the number of samples"),
             (
                 "devices.device=cpu devices.gpus=2",

@@ -156,7 +156,8 @@ impl Config {
 
     /// Samples per step of the optimizer, over `replicas` replicas, or over the virtual ones.
     pub fn global_batch(&self, replicas: usize) -> usize {
-        let Training { batch_size, global_batch_size, virtual_replicas, gradient_accumulation, .. } = self.training;
+        let Training { batch_size, global_batch_size, virtual_replicas, gradient_accumulation, .. } =
+            self.training;
         let each = batch_size.saturating_mul(gradient_accumulation);
         global_batch_size.unwrap_or(each.saturating_mul(virtual_replicas.unwrap_or(replicas)))
     }

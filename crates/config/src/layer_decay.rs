@@ -34,7 +34,9 @@ impl Config {
         factors.dedup();
         let [first, last] = [factors.first(), factors.last()].map(|factor| factor.copied().unwrap_or(1.0));
         let groups = factors.len();
-        Ok(Some(format!("Layer decay {decay}: {groups} groups, with {first:.3e} to {last} times the learning rate")))
+        Ok(Some(format!(
+            "Layer decay {decay}: {groups} groups, with {first:.3e} to {last} times the learning rate"
+        )))
     }
 }
 
@@ -46,9 +48,11 @@ mod tests {
     /// timm's groups of its ResNet-18, which has the blocks of ours: `tests/golden/layer_decay.py`.
     #[test]
     fn blocks_are_those_of_timm() {
-        let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/layer_decay.json")).unwrap();
+        let golden: Value =
+            serde_json::from_str(include_str!("../../../tests/golden/layer_decay.json")).unwrap();
         let expected: Vec<(f64, bool)> = serde_json::from_value(golden["resnet18"].clone()).unwrap();
-        let text = format!("like = 'resnet18'\nlayer_decay = {}\nno_bias_decay = true", golden["layer_decay"]);
+        let text =
+            format!("like = 'resnet18'\nlayer_decay = {}\nno_bias_decay = true", golden["layer_decay"]);
         let config = read_recipe(&text, "mine").unwrap();
         let model = config.network([32, 32, 3], 10).unwrap();
         let groups = config.groups_of(&model).unwrap();

@@ -1,6 +1,7 @@
 //! The optimizer of a configuration, for the parameters of a network.
 
 use crate::config::refuse;
+use crate::frozen::takes;
 use crate::{Config, Result, Training, layer_decay};
 use std::collections::HashMap;
 use towers_layers::{Graph, Network, ParamSpec, Role};
@@ -20,8 +21,8 @@ impl Config {
         Ok(state.grouped(&self.groups_of(model)?, arena.trainable_runs())?)
     }
 
-    /// The parameter groups of a network: those of the option `param_groups`, or with `layer_decay` or `no_bias_decay`
-    /// one for each trained parameter.
+    /// The parameter groups of a network: those of the option `param_groups`, or with `layer_decay`, `no_bias_decay` or
+    /// `freeze_epochs` one for each trained parameter.
     ///
     /// ```
     /// let config = towers_config::read_recipe("like = 'resnet18'\nno_bias_decay = true", "mine")?;
@@ -33,8 +34,9 @@ impl Config {
     /// # Errors
     /// [`Error::Network`](crate::Error::Network) for a network that can't be built.
     pub fn groups_of(&self, model: &Model) -> Result<Vec<ParamGroup>> {
-        let Training { param_groups: given, no_bias_decay, layer_decay, .. } = &self.training;
-        if !no_bias_decay && layer_decay.is_none() {
+        let Training { param_groups: given, no_bias_decay, layer_decay, freeze, freeze_epochs, .. } =
+            &self.training;
+        if !no_bias_decay && layer_decay.is_none() && freeze_epochs.is_none() {
             return Ok(given.clone());
         }
         let factors = layer_decay.map_or(Ok(HashMap::new()), |decay| layer_decay::factors(decay, model))?;
@@ -45,6 +47,11 @@ impl Config {
             group.lr_multiplier *= factors.get(&group.pattern).copied().unwrap_or(1.0);
             if *no_bias_decay && spec.shape.len() == 1 {
                 group.weight_decay.get_or_insert(WeightDecay::None);
+            }
+            if let Some(epochs) =
+                freeze_epochs.filter(|_| freeze.iter().any(|own| takes(own, &group.pattern)))
+            {
+                group.freeze_epochs = epochs;
             }
             group
         };
@@ -62,7 +69,8 @@ impl Config {
         let Training { optimizer, no_bias_decay, .. } = self.training;
         match optimizer.rule.weight_decay() {
             WeightDecay::None if no_bias_decay => {
-                let accepted = message!("left out with ", ["optimizer"], " {optimizer}, which has no weight decay");
+                let accepted =
+                    message!("left out with ", ["optimizer"], " {optimizer}, which has no weight decay");
                 refuse("no_bias_decay", "given", accepted)
             }
             _ => Ok(()),
@@ -89,7 +97,11 @@ mod tests {
 
     #[test]
     fn there_must_be_a_weight_decay_to_leave_out() {
-        let says = read_recipe("like = 'quick'\noptimizer = 'sgd'\nno_bias_decay = true", "mine").unwrap_err();
-        assert!(says.to_string().contains("must be left out with `optimizer` sgd, which has no weight decay"), "{says}");
+        let says =
+            read_recipe("like = 'quick'\noptimizer = 'sgd'\nno_bias_decay = true", "mine").unwrap_err();
+        assert!(
+            says.to_string().contains("must be left out with `optimizer` sgd, which has no weight decay"),
+            "{says}"
+        );
     }
 }

@@ -76,6 +76,8 @@ options! {
         new_head: bool = false, Kind::Switch, "--new-head", with brief("Begin the last layer anew, for other classes");
         /// Freeze the parameters or layers whose names match PATTERN, as in 'conv*'; may be repeated
         freeze: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--freeze PATTERN";
+        /// With --freeze, only in the first N epochs: a new head alone, then all layers, in one run
+        freeze_epochs: Option<u64> = None, Kind::Whole(1), "--freeze-epochs N";
         ["Several replicas"]
         /// Split every batch into V fixed shards, so that results do not depend on the number of devices
         virtual_replicas: Option<usize> = None, Kind::Between(1, MOST as u64), "--virtual-replicas V";

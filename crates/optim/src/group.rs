@@ -2,6 +2,7 @@ use crate::number::Number;
 use crate::text::{Options, Writer, check, parse};
 use crate::{Error, Result, WeightDecay};
 use core::fmt::{self, Display, Formatter};
+use core::ops::Range;
 use core::str::FromStr;
 
 /// How many names an error lists.
@@ -19,6 +20,7 @@ const SHOWN: usize = 8;
 /// | --- | --- | --- |
 /// | `lr-multiplier` | what the learning rate is multiplied with, whatever the schedule | 1 |
 /// | `weight-decay` or `l2` | in place of the optimizer's, [decoupled](WeightDecay::Decoupled) or [coupled](WeightDecay::Coupled) | the optimizer's |
+/// | `freeze-epochs` | the learning rate is 0 in the first so many epochs; the optimizer's averages follow the gradients | 0 |
 /// | `epochs` | trained in the first so many epochs alone; then neither gradients nor weight decay move it | all |
 ///
 /// ```
@@ -37,6 +39,8 @@ pub struct ParamGroup {
     pub lr_multiplier: f32,
     /// The weight decay, or `None` for the optimizer's.
     pub weight_decay: Option<WeightDecay>,
+    /// In this number of first epochs its learning rate is 0.
+    pub freeze_epochs: u64,
     /// Trained only in this number of first epochs; `None` for all.
     pub epochs: Option<u64>,
 }
@@ -44,7 +48,8 @@ pub struct ParamGroup {
 impl ParamGroup {
     /// The parameters whose names match `pattern`, with the optimizer's rules.
     pub fn new(pattern: impl Into<String>) -> Self {
-        ParamGroup { pattern: pattern.into(), lr_multiplier: 1.0, weight_decay: None, epochs: None }
+        let pattern = pattern.into();
+        ParamGroup { pattern, lr_multiplier: 1.0, weight_decay: None, freeze_epochs: 0, epochs: None }
     }
 
     /// The same at another learning rate.
@@ -55,6 +60,16 @@ impl ParamGroup {
     /// The same with this weight decay.
     pub fn weight_decay(self, weight_decay: WeightDecay) -> Self {
         ParamGroup { weight_decay: Some(weight_decay), ..self }
+    }
+
+    /// The same, with a learning rate of 0 in the first `epochs` epochs.
+    pub fn freeze_epochs(self, epochs: u64) -> Self {
+        ParamGroup { freeze_epochs: epochs, ..self }
+    }
+
+    /// The epochs in which its parameters move.
+    pub fn trained(&self) -> Range<u64> {
+        self.freeze_epochs..self.epochs.unwrap_or(u64::MAX)
     }
 
     /// The same, trained only in the first `epochs` epochs.
@@ -141,6 +156,7 @@ impl FromStr for ParamGroup {
             pattern: pattern.to_owned(),
             lr_multiplier: options.or("lr-multiplier", "a number", 1.0)?,
             weight_decay: read_weight_decay(&mut options)?,
+            freeze_epochs: options.or("freeze-epochs", "a whole number", 0)?,
             epochs: options.get("epochs", "a whole number")?,
         };
         options.finish()?;
@@ -166,6 +182,7 @@ impl Display for ParamGroup {
             Some(WeightDecay::None) => out.option("weight-decay", 0)?,
             Some(decay) => crate::optimizer::write_weight_decay(&mut out, decay)?,
         }
+        out.unless_default("freeze-epochs", self.freeze_epochs, 0)?;
         self.epochs.map_or(Ok(()), |epochs| out.option("epochs", epochs))
     }
 }

@@ -91,8 +91,12 @@ fn ten_steps_with_trust_ratios() {
     assert_eq!(cases.len(), 5);
     for case in cases {
         let Optimizer { rule, clip } = case["optimizer"].as_str().unwrap().parse().unwrap();
-        let groups: Vec<ParamGroup> =
-            case["groups"].as_array().unwrap().iter().map(|group| group.as_str().unwrap().parse().unwrap()).collect();
+        let groups: Vec<ParamGroup> = case["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group.as_str().unwrap().parse().unwrap())
+            .collect();
         let (mut params, mut history) = (initial.clone(), Vec::new());
         let mut state = [0, 1].map(|k| vec![0.0; if k < rule.state().len() { initial.len() } else { 0 }]);
         for (step, grads) in (0..).zip(grads.chunks(initial.len())) {
@@ -107,9 +111,12 @@ fn ten_steps_with_trust_ratios() {
                 let range = from..from + size;
                 from = range.end;
                 let own = ParamGroup::of(&groups, name);
-                let rule = rule.with_weight_decay(own.and_then(|own| own.weight_decay).unwrap_or(rule.weight_decay()));
+                let rule = rule
+                    .with_weight_decay(own.and_then(|own| own.weight_decay).unwrap_or(rule.weight_decay()));
                 let lr = lr * own.map_or(1.0, |own| own.lr_multiplier);
-                let state = state.each_mut().map(|all| if all.is_empty() { &mut [] } else { &mut all[range.clone()] });
+                let state = state
+                    .each_mut()
+                    .map(|all| if all.is_empty() { &mut [] } else { &mut all[range.clone()] });
                 rule.step(lr, step + 1, &mut params[range.clone()], &grads[range], state);
             }
             history.extend(&params);

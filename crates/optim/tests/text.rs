@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use towers_optim::{
-    Adam, Anneal, Clip, Curve, Ema, Lamb, Lars, Lion, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule,
-    Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
+    Adam, Anneal, Clip, Curve, Ema, Lamb, Lars, Lion, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop,
+    Schedule, Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
 };
 
 fn per() -> impl Strategy<Value = Per> {
@@ -73,13 +73,14 @@ fn positive_decay() -> impl Strategy<Value = WeightDecay> {
 
 fn group() -> impl Strategy<Value = ParamGroup> {
     let (decay, epochs) = (proptest::option::of(decay()), proptest::option::of(any::<u64>()));
-    ("[a-z0-9_/*]{1,12}", 0.0f32..100.0, decay, epochs).prop_map(
-        |(pattern, lr_multiplier, weight_decay, epochs)| ParamGroup {
+    ("[a-z0-9_/*]{1,12}", 0.0f32..100.0, decay, any::<u64>(), epochs).prop_map(
+        |(pattern, lr_multiplier, weight_decay, freeze_epochs, epochs)| ParamGroup {
             pattern,
             lr_multiplier,
             // In text nothing is an L2 penalty of 0.
             weight_decay: weight_decay
                 .map(|w| if w == WeightDecay::None { WeightDecay::Coupled(0.0) } else { w }),
+            freeze_epochs,
             epochs,
         },
     )
@@ -302,12 +303,18 @@ fn wrong_schedules_are_named() {
 #[test]
 fn wrong_optimizers_are_named() {
     for (text, message) in [
-        ("adamax", "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam, lion, lars, lamb"),
+        (
+            "adamax",
+            "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam, lion, lars, lamb",
+        ),
         (
             "lars:momentum=0.9",
             "lars: weight-decay is 0, but must be a positive number: tensors without one have no trust ratio",
         ),
-        ("lamb:l2=0", "lamb: weight-decay is 0, but must be a positive number: tensors without one have no trust ratio"),
+        (
+            "lamb:l2=0",
+            "lamb: weight-decay is 0, but must be a positive number: tensors without one have no trust ratio",
+        ),
         ("lars:trust=0,l2=1", "lars: trust is 0, but must be a positive number"),
         ("lion:beta2=1", "lion: beta2 is 1, but must be a number from 0 to below 1"),
         ("nadam:momentum-decay=-1", "nadam: momentum-decay is -1, but must be a number of 0 or more"),
@@ -362,7 +369,10 @@ fn patterns_take_names() {
 fn wrong_groups_are_named() {
     for (text, message) in [
         ("", "a parameter group: the pattern is ``, but must be a name, in which `*` stands for anything"),
-        ("*/bias:lr=2", "*/bias: option `lr` is unknown; there are lr-multiplier, weight-decay, l2, epochs"),
+        (
+            "*/bias:lr=2",
+            "*/bias: option `lr` is unknown; there are lr-multiplier, weight-decay, l2, freeze-epochs, epochs",
+        ),
         ("*/bias:lr-multiplier=-2", "*/bias: lr-multiplier is -2, but must be a number of 0 or more"),
         ("*/bias:l2=inf", "*/bias: weight-decay is inf, but must be a number of 0 or more"),
         ("*/bias:epochs=few", "*/bias: epochs is few, but must be a whole number"),

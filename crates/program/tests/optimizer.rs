@@ -234,6 +234,39 @@ fn adam_counts_its_steps() {
     }
 }
 
+/// A frozen group keeps its values, but Adam's means follow its gradients: its first step is as long as those of the others.
+/// Its gradients have no part in a norm.
+#[test]
+fn a_group_may_be_frozen_at_first() {
+    let device = towers_tensor_cpu::device(1);
+    let params = [("a", Span::new(0, 1)), ("b", Span::new(1, 1))];
+    let optimizer = Optimizer::from(Adam::keras().weight_decay(WeightDecay::Decoupled(0.1)));
+    let groups = ["a:freeze-epochs=2".parse().unwrap()];
+    let state = OptimizerState::new(&device, optimizer, 2).unwrap();
+    let mut state = state.grouped(&groups, params).unwrap();
+    let mut weights = upload(&device, &[1.0; 2]);
+    let mut all = Vec::new();
+    for epoch in 0..4 {
+        state.begin_epoch(epoch);
+        state.step(&device, 0.1, &mut weights, &mut upload(&device, &[0.5; 2]), Span::new(0, 2)).unwrap();
+        all.push((state.runs(), weights.to_vec(&device, 0, 2).unwrap()));
+    }
+    assert_eq!(all.iter().map(|(runs, _)| *runs).collect::<Vec<_>>(), [3, 3, 2, 2]);
+    assert!(all[..2].iter().all(|(_, weights)| weights[0] == 1.0), "{all:?}");
+    let step = 1.0 - all[2].1[0];
+    assert!((step - 0.11).abs() < 1e-5, "{step}");
+
+    let clipped = Optimizer::from(Sgd::keras()).clip(Clip::GlobalNorm(1.0));
+    let mut state = OptimizerState::new(&device, clipped, 2).unwrap().grouped(&groups, params).unwrap();
+    let mut weights = upload(&device, &[0.0; 2]);
+    for (epoch, expected) in [(1, [0.0, -1.0]), (2, [-0.6, -1.8])] {
+        state.begin_epoch(epoch);
+        let mut grads = upload(&device, &[3.0, 4.0]);
+        state.step(&device, 1.0, &mut weights, &mut grads, Span::new(0, 2)).unwrap();
+        assert_close(&weights.to_vec(&device, 0, 2).unwrap(), &expected, "weights");
+    }
+}
+
 /// A step moves no element between two parameters of a group.
 #[test]
 fn groups_leave_the_gaps_between_their_parameters_alone() {

@@ -1,7 +1,7 @@
 use super::{Rule, WeightDecay, check_epsilon, check_has_decay, check_lengths, fading, trust_ratio};
-use crate::{Clip, Result};
 use crate::number::Number;
 use crate::text::{NUMBER, Options, SWITCH, Writer, check};
+use crate::{Clip, Result};
 use core::fmt;
 
 /// LARS, SGD with momentum `m` whose steps have about the same size beside each parameter tensor. For a tensor `p` with the
@@ -155,7 +155,12 @@ impl Rule for Lars {
 
     fn validate(&self) -> Result<()> {
         check("lars", "momentum", self.momentum, fading(self.momentum))?;
-        check("lars", "trust", self.trust, (self.trust.is_finite() && self.trust > 0.0, "a positive number"))?;
+        check(
+            "lars",
+            "trust",
+            self.trust,
+            (self.trust.is_finite() && self.trust > 0.0, "a positive number"),
+        )?;
         check_epsilon("lars", self.epsilon)?;
         check_has_decay("lars", self.weight_decay)
     }

@@ -1,13 +1,14 @@
 use super::ClippedGrads;
 use crate::{Backend, Device, Error, Result, Span, Storage};
+use core::ops::Range;
 use towers_optim::Clip;
 
-/// The clipping of an arena, whose parameters may be trained in the first epochs alone.
+/// The clipping of an arena, whose parameters may be trained in some epochs alone.
 #[derive(Debug)]
 pub(super) struct Clipping {
     pub(super) clip: Clip,
-    /// The place of each parameter, and how many epochs it is trained.
-    pub(super) params: Vec<(Span, u64)>,
+    /// The place of each parameter, and the epochs in which it is trained.
+    pub(super) params: Vec<(Span, Range<u64>)>,
     /// Those that are trained in the epoch of the last step.
     now: Option<ClippedGrads>,
 }
@@ -15,17 +16,15 @@ pub(super) struct Clipping {
 impl Clipping {
     /// Clips a single gradient of this length.
     pub(super) fn whole(clip: Clip, len: usize) -> Self {
-        Clipping { clip, params: vec![(Span::new(0, len), u64::MAX)], now: None }
+        Clipping { clip, params: vec![(Span::new(0, len), 0..u64::MAX)], now: None }
     }
 
     /// Clips the gradients of the parameters that are trained in `epoch`.
     pub(super) fn run(&mut self, device: &Device, epoch: u64, grads: &mut Storage) -> Result<()> {
-        let trained = || self.params.iter().filter(|(_, epochs)| epoch < *epochs);
+        let trained = || self.params.iter().filter(|(_, epochs)| epochs.contains(&epoch)).map(|(at, _)| at);
         let now = match &mut self.now {
-            Some(now) if now.at.len() == trained().count() => now,
-            stale => {
-                stale.insert(ClippedGrads::new(&**device, self.clip, trained().map(|(at, _)| *at).collect())?)
-            }
+            Some(now) if now.at.iter().eq(trained()) => now,
+            stale => stale.insert(ClippedGrads::new(&**device, self.clip, trained().copied().collect())?),
         };
         if now.at.is_empty() { Ok(()) } else { device.clip_grads(grads, now) }
     }

@@ -1,9 +1,10 @@
 use crate::{ParamRun, Span};
+use core::ops::Range;
 use towers_optim::{ParamGroup, UpdateRule};
 
-/// Runs of an arena, each of parameters of one group, and until which epoch they are trained.
+/// Runs of an arena, each of parameters of one group, and the epochs in which they move.
 #[derive(Clone, Debug)]
-pub(super) struct Grouped(Vec<(ParamRun, u64)>);
+pub(super) struct Grouped(Vec<(ParamRun, Range<u64>)>);
 
 impl Grouped {
     /// Neighbours with the same options make one run if nothing lies between them, unless a step is of whole tensors.
@@ -16,13 +17,12 @@ impl Grouped {
             let group = ParamGroup::of(groups, name);
             let weight_decay = group.and_then(|group| group.weight_decay).unwrap_or(rule.weight_decay());
             let lr_multiplier = group.map_or(1.0, |group| group.lr_multiplier);
-            let epochs = group.and_then(|group| group.epochs).unwrap_or(u64::MAX);
-            (ParamRun { at, lr_multiplier, weight_decay }, epochs)
+            (ParamRun { at, lr_multiplier, weight_decay }, group.map_or(0..u64::MAX, ParamGroup::trained))
         };
-        let mut runs: Vec<(ParamRun, u64)> = params.map(run).collect();
+        let mut runs: Vec<(ParamRun, Range<u64>)> = params.map(run).collect();
         runs.sort_by_key(|(run, _)| run.at.offset);
-        runs.dedup_by(|(next, next_epochs), (run, epochs)| {
-            let same = ParamRun { at: run.at, ..*next } == *run && next_epochs == epochs;
+        runs.dedup_by(|(next, next_trained), (run, trained)| {
+            let same = ParamRun { at: run.at, ..*next } == *run && next_trained == trained;
             let joins = same && !rule.of_tensors() && next.at.offset == run.at.end();
             if joins {
                 run.at.len += next.at.len;
@@ -37,11 +37,21 @@ impl Grouped {
         self.0.len()
     }
 
-    /// What of `at` is trained in `epoch`.
+    /// A number that falls whenever a later epoch moves other runs: of those that are trained, and of those that are
+    /// still frozen.
+    pub(super) fn changes_left(&self, epoch: u64) -> usize {
+        let of = |(_, trained): &(_, Range<u64>)| {
+            [trained.start, trained.end].into_iter().filter(|end| epoch < *end).count()
+        };
+        self.0.iter().map(of).sum()
+    }
+
+    /// What of `at` a step takes in `epoch`; frozen runs at a rate of 0.
     pub(super) fn runs(&self, epoch: u64, at: Span) -> impl Iterator<Item = ParamRun> {
-        self.0.iter().filter(move |(_, epochs)| epoch < *epochs).filter_map(move |(run, _)| {
+        self.0.iter().filter(move |(_, trained)| epoch < trained.end).filter_map(move |(run, trained)| {
             let (from, to) = (run.at.offset.max(at.offset), run.at.end().min(at.end()));
-            (from < to).then(|| ParamRun { at: Span::new(from, to - from), ..*run })
+            let lr_multiplier = if epoch < trained.start { 0.0 } else { run.lr_multiplier };
+            (from < to).then(|| ParamRun { at: Span::new(from, to - from), lr_multiplier, ..*run })
         })
     }
 }

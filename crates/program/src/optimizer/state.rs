@@ -53,7 +53,7 @@ pub struct OptimizerState {
 
 impl OptimizerState {
     /// Zeros for an arena of `len` parameters on `device`. No other call allocates there, except that an optimizer that clips does
-    /// so in its first step, and when groups end.
+    /// so in its first step, and when groups begin or end.
     ///
     /// # Errors
     /// If an option of the optimizer is outside of its domain, or the device has no memory left.
@@ -109,9 +109,8 @@ impl OptimizerState {
         groups.iter().try_for_each(ParamGroup::validate)?;
         let params: Vec<(&str, Span)> = params.into_iter().collect();
         if let Some(clipping) = &mut self.clipping {
-            let epochs =
-                |name| ParamGroup::of(groups, name).and_then(|group| group.epochs).unwrap_or(u64::MAX);
-            clipping.params = params.iter().map(|&(name, at)| (at, epochs(name))).collect();
+            let trained = |name| ParamGroup::of(groups, name).map_or(0..u64::MAX, ParamGroup::trained);
+            clipping.params = params.iter().map(|&(name, at)| (at, trained(name))).collect();
         }
         if !groups.is_empty() || self.optimizer.rule.of_tensors() {
             let grouped = Grouped::new(&self.optimizer.rule, groups, params.into_iter());
@@ -126,11 +125,9 @@ impl OptimizerState {
         self.epochs_done = epochs_done;
     }
 
-    /// How many runs of the arena a step moves in this epoch: as long as the number stays, it moves the same.
+    /// A number of runs of the arena: as long as it stays, a step moves the same ones at the same multiples of its rate.
     pub fn runs(&self) -> usize {
-        self.groups
-            .as_ref()
-            .map_or(1, |groups| groups.runs(self.epochs_done, Span::new(0, usize::MAX)).count())
+        self.groups.as_ref().map_or(1, |groups| groups.changes_left(self.epochs_done))
     }
 
     /// The optimizer.

@@ -58,7 +58,8 @@ impl PreparedRun<'_> {
         let (key, count) = match config.training.global_batch_size {
             Some(_) => ("global_batch_size", fits * shards),
             None => {
-                let batches = config.training.virtual_replicas.unwrap_or(*world) * config.training.gradient_accumulation;
+                let batches = config.training.virtual_replicas.unwrap_or(*world)
+                    * config.training.gradient_accumulation;
                 ("batch_size", fits * shards / batches)
             }
         };
