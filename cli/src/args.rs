@@ -90,7 +90,7 @@ pub struct TrainArgs {
     /// Leave out the random steps of the recipe's augmentation
     #[arg(long, help_heading = "Augmentation")]
     pub no_augmentation: bool,
-    /// With --resume, stop writing the run's CSV files, TensorBoard files and picture; flags may name new ones
+    /// With --resume, stop writing the run's CSV files, files of TensorBoard and MLflow, and picture; flags may name new ones
     #[arg(long, help_heading = "Callbacks")]
     pub forget_outputs: bool,
     #[command(flatten)]

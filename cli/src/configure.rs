@@ -356,6 +356,8 @@ mod tests {
             ("--csv-log a.csv --csv-separator 1", "--csv-separator is `1`"),
             ("--csv-append", "--csv-log"),
             ("--histogram-freq 2", "--tensorboard"),
+            ("--mlflow-experiment trials", "--mlflow"),
+            ("--mlflow a --mlflow-experiment=", "--mlflow-experiment is ``, but must be a name"),
             ("--backup-and-restore", "--output"),
             ("--backup-and-restore=0 --output a", "--backup-and-restore"),
             ("--gpus 2 --device cpu", "--gpus and --device cpu contradict"),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use towers_callbacks::{self, Checkpoints};
 use towers_callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
@@ -268,6 +269,29 @@ pub fn keras_cnn_on_14() -> Config {
     config.training.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");
     config.training.lr = 0.01;
     config
+}
+
+/// What a Python script prints about a folder or file. Where Python lacks a module of it, says so.
+///
+/// # Panics
+/// If the script fails for another reason.
+pub fn read_by_python(what: &str, script: &str, path: &Path) -> Option<String> {
+    let python = std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".into());
+    let output = match Command::new(&python).args(["-c", script]).arg(path).output() {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            let last = why.lines().last().unwrap_or_default().to_owned();
+            assert!(last.contains("No module named"), "{why}");
+            println!("SKIPPED: {what}: {python} says: {last} (TOWERS_PYTHON names another one)");
+            return None;
+        }
+        Err(error) => {
+            println!("SKIPPED: {what}: {python} can't be started: {error}");
+            return None;
+        }
+    };
+    Some(String::from_utf8(output.stdout).expect("it is text"))
 }
 
 /// An emulated GPU. Where there can be none, says why.

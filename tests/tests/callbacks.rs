@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use towers_callbacks::{
     Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard, TensorBoardOptions,
 };
 use towers_callbacks::{EarlyStop, ModelCheckpointOptions, ReduceLrOnPlateau, SaveFreq};
 use towers_checkpoint::Tensors;
 use towers_config::{Config, recipe};
-use towers_tests::{Finished, assert_same, cpus, in_two_parts, run};
+use towers_tests::{Finished, assert_same, cpus, in_two_parts, read_by_python, run};
 use towers_train::{End, Observer, Resume};
 use towers_trained::Classifier;
 
@@ -340,26 +339,6 @@ print(json.dumps({
 }))
 "#;
 
-/// The TensorBoard files of the run, read by TensorBoard's loader; `None` if it is not installed.
-fn read_by_tensorboard(folder: &Path) -> Option<String> {
-    let python = std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".into());
-    let output = match Command::new(&python).args(["-c", READER]).arg(folder).output() {
-        Ok(output) if output.status.success() => output,
-        Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            let last = why.lines().last().unwrap_or_default().to_owned();
-            assert!(last.contains("No module named"), "{why}");
-            println!("SKIPPED: tensorboard: {python} says: {last} (TOWERS_PYTHON names another one)");
-            return None;
-        }
-        Err(error) => {
-            println!("SKIPPED: tensorboard: {python} can't be started: {error}");
-            return None;
-        }
-    };
-    Some(String::from_utf8(output.stdout).unwrap())
-}
-
 #[test]
 fn tensorboard_reads_scalars_histograms_and_images() {
     let folder = tempfile::tempdir().unwrap();
@@ -367,7 +346,7 @@ fn tensorboard_reads_scalars_histograms_and_images() {
     let board = TensorBoard::new(options);
     let config = quick(4).with(|config| config.outputs.log_every = 2);
     let finished = ends(&config, None, vec![Box::new(board)]);
-    let Some(text) = read_by_tensorboard(&folder.path().join("train")) else { return };
+    let Some(text) = read_by_python("tensorboard", READER, &folder.path().join("train")) else { return };
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     let losses: Vec<(u64, f32)> = serde_json::from_value(read["loss"].clone()).unwrap();
     let own =

@@ -14,6 +14,7 @@ mod image_sizes;
 mod images;
 mod keras;
 mod metrics;
+mod mlflow;
 mod outside;
 mod own_model;
 mod pipeline;

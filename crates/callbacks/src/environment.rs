@@ -26,11 +26,15 @@ impl Environment {
 
 /// The command line of this process, as a shell reads it, with the name of the program alone.
 fn command_line() -> String {
-    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let program = words.next().unwrap_or_default();
-    let name = Path::new(&program).file_stem().map(|name| name.to_string_lossy().into_owned());
-    let words = name.into_iter().chain(words).map(|word| shell_word(&word));
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words = std::iter::once(program_name()).chain(words).map(|word| shell_word(&word));
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// The name of this program, without its folder.
+pub(crate) fn program_name() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    Path::new(&program).file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// A word of a command line: between single quotes, if a POSIX shell needs them.

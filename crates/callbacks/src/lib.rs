@@ -1,4 +1,4 @@
-//! The callbacks of a training run: checkpoints, early stopping, history, curves, TensorBoard and CSV files, progress.
+//! The callbacks of a training run: checkpoints, early stopping, history, curves, TensorBoard, MLflow and CSV files, progress.
 //!
 //! A callback is an [`Observer`]: it sees figures and, on request, copies of tensors, never a device. Each
 //! file of this crate is one callback, with its options, their parsing, and its observer. [`Outputs`] holds
@@ -18,6 +18,7 @@ mod format;
 mod history;
 mod learning_rate_logger;
 mod max_time;
+mod mlflow;
 mod model_checkpoint;
 mod monitor;
 mod observer;
@@ -47,6 +48,7 @@ pub use figure::figure;
 pub use history::{History, read_history};
 pub use learning_rate_logger::{LearningRateLogger, LrLogOptions};
 pub use max_time::MaxTime;
+pub use mlflow::{Mlflow, MlflowOptions};
 pub use model_checkpoint::{ModelCheckpoint, ModelCheckpointOptions, SaveFreq};
 pub use monitor::Monitor;
 pub use observer::{Flow, Observer, Picture, RunInfo, Snapshot, StepInfo};

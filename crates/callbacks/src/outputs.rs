@@ -2,8 +2,8 @@ use crate::callback::{Callback, Outside, Run};
 use crate::monitor::MEASURED;
 use crate::{
     CheckpointOptions, Checkpoints, CsvLogOptions, Curves, EarlyStop, EarlyStopping, Environment,
-    EpochCommandOptions, Error, History, LrLogOptions, MaxTime, ModelCheckpointOptions, Observer, Result,
-    StepHistory, TensorBoardOptions, checkpoints, early_stopping, max_time,
+    EpochCommandOptions, Error, History, LrLogOptions, MaxTime, MlflowOptions, ModelCheckpointOptions,
+    Observer, Result, StepHistory, TensorBoardOptions, checkpoints, early_stopping, max_time,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -102,6 +102,8 @@ outputs! {
     lr_log: LrLogOptions;
     /// Files for TensorBoard.
     tensorboard: TensorBoardOptions;
+    /// Files of MLflow.
+    mlflow: MlflowOptions;
     /// A command after every epoch.
     epoch_command: EpochCommandOptions;
 }
@@ -227,11 +229,12 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
     if outputs.log_every > 0 {
         callbacks.push(Box::new(StepHistory::new(folder)));
     }
-    callbacks.extend(outputs.build(run, false)?);
     callbacks.push(Box::new(Curves::new(folder, run.title)));
     if let Some(picture) = &outputs.plot {
         callbacks.push(Box::new(Curves::in_file(picture, run.title)?));
     }
+    // After the curves, which MLflow's artifacts have.
+    callbacks.extend(outputs.build(run, false)?);
     Ok(callbacks)
 }
 
@@ -267,6 +270,7 @@ mod tests {
             csv_log: Some(CsvLogOptions { path: "log.csv".into(), ..CsvLogOptions::default() }),
             lr_log: Some(LrLogOptions { path: "lr.csv".into(), ..LrLogOptions::default() }),
             tensorboard: Some(TensorBoardOptions { path: "logs".into(), ..TensorBoardOptions::default() }),
+            mlflow: Some(MlflowOptions { path: "mlruns".into(), ..MlflowOptions::default() }),
             epoch_command: Some(EpochCommandOptions { command: "true".into() }),
             plot: Some("plot.svg".into()),
             ..Outputs::default()
@@ -274,8 +278,8 @@ mod tests {
         let run = Run::new(folder.path(), "");
         let callbacks = from_config(&outputs, &run).unwrap();
         let optional: Vec<bool> = callbacks.iter().map(|callback| callback.is_optional()).collect();
-        // Checkpoints, history, environment, steps; CSV, learning rates, TensorBoard, the command, two times curves.
-        assert_eq!(optional, [false, false, false, false, true, true, true, true, true, true]);
+        // Checkpoints, history, environment, steps; two times curves, CSV, learning rates, TensorBoard, MLflow, the command.
+        assert_eq!(optional, [[false; 4].as_slice(), &[true; 7]].concat());
         let every = Outputs {
             checkpoints: CheckpointOptions { every_steps: 7, ..CheckpointOptions::default() },
             ..outputs

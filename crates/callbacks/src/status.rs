@@ -1,7 +1,7 @@
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// When a run began and how it ended: `status.json` in the run directory.
 ///
@@ -90,7 +90,11 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 
 /// The time now, in UTC.
 pub(crate) fn now() -> String {
-    utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    utc(since_1970().as_secs())
+}
+
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Seconds since 1970 as date and time. The date by H. Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`.

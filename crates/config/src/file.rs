@@ -38,7 +38,7 @@ pub fn recipe(name: &str) -> Result<Config> {
 /// or `config.json`.
 ///
 /// A relative `dataset` or `weights` of a file is next to the file or, if there is none, in the current folder.
-/// The outputs of a file (`csv_log`, `tensorboard`, `plot`) are relative to the current folder, as on the
+/// The outputs of a file (`csv_log`, `tensorboard`, `mlflow`, `plot`) are relative to the current folder, as on the
 /// command line.
 ///
 /// The recipe of a run has its options, replicas and data, so that it trains the same network again. The
