@@ -7,9 +7,10 @@ use crate::interrupt::SignalAction;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use towers_bench::BenchMode;
+use towers_callbacks::LogFormat;
 use towers_runs::SortKey;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
@@ -119,6 +120,16 @@ pub struct KeepArgs {
     /// No progress bars
     #[arg(long)]
     pub no_progress: bool,
+    /// The form of the lines that a run prints: text, or an object a line (json)
+    #[arg(
+        long,
+        value_name = "FORM",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        conflicts_with = "tui"
+    )]
+    pub log_format: Form,
     /// A live view of the run: curves, throughput, the log; plain lines if standard output is not a terminal
     #[arg(long, conflicts_with = "no_progress")]
     pub tui: bool,
@@ -128,6 +139,32 @@ pub struct KeepArgs {
     /// The live view as a web page, on this machine alone or at ADDR: a port, 0.0.0.0 for every network, or HOST:PORT
     #[arg(long, value_name = "ADDR", num_args = 0..=1)]
     pub serve: Option<Option<String>>,
+}
+
+impl KeepArgs {
+    /// Whether a run shows no bar.
+    pub fn has_no_bar(&self) -> bool {
+        self.no_progress || self.log_format == Form::Json
+    }
+}
+
+/// The form of the lines that a run prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// Sentences
+    #[default]
+    Text,
+    /// An object a line
+    Json,
+}
+
+impl From<Form> for LogFormat {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Text => LogFormat::Text,
+            Form::Json => LogFormat::Json,
+        }
+    }
 }
 
 /// `towers evaluate`.

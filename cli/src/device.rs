@@ -2,13 +2,13 @@
 
 use crate::error::usage;
 use crate::flags::{Compute, Flags};
-use crate::print::note;
+use crate::print::warn;
 use crate::spelling::flag_of;
 
 /// Warns of a GPU that is there and not used where the choice is automatic.
 pub fn warn_of_unused_gpu(devices: &towers_config::Devices) {
     if let Some(why) = towers_train::unused_gpu(devices) {
-        note(format_args!("warning: {why}; the CPU computes instead"));
+        warn(format_args!("{why}; the CPU computes instead"));
     }
 }
 

@@ -1,12 +1,13 @@
 //! Error messages: one sentence, a hint if there is one, and the exit status.
 
-use crate::print::note;
+use crate::print::{brief, note, say};
 use crate::spelling::flag_of;
 use clap::error::{ContextKind, ContextValue};
 use std::error::Error as _;
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
+use towers_callbacks::LogLine;
 use towers_launch::BAD_USAGE;
 use towers_train::cifar;
 
@@ -72,9 +73,9 @@ pub fn must_be(error: &towers_augment::Error) -> String {
 
 /// Prints the error on stderr and returns the exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    note(format_args!("error: {}", sentence(error)));
+    say(&LogLine::error(brief(sentence(error))));
     if let Some(hint) = hint(error) {
-        note(format_args!("hint: {hint}"));
+        say(&LogLine::hint(brief(hint)));
     }
     let bad_usage = error.is::<Usage>()
         || matches!(error.downcast_ref(), Some(towers_train::Error::OtherData(_)))

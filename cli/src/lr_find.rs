@@ -3,7 +3,7 @@
 use crate::args::{KeepArgs, LrFindArgs, TrainArgs};
 use crate::device::warn_of_unused_gpu;
 use crate::picture::format_of;
-use crate::print::{self, note};
+use crate::print::{self, note, warn};
 use crate::spelling::flag_of;
 use crate::train;
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
     }
     let title = format!("{} on {}", config.training.model, data.name);
     let curve = LrRange { min_lr, max_lr, steps }.find(&config, data)?;
-    curve.warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
+    curve.warnings.iter().for_each(warn);
     towers_files::write_output(&output, &curve.chart(&title).picture(format)?)?;
     if json {
         let mut all = serde_json::to_value(&curve)?;

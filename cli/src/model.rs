@@ -4,7 +4,7 @@ use crate::data::{self, image_size};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
 use crate::flags::{Compute, Count, Flags, Source, one_of};
-use crate::print::note;
+use crate::print::{note, warn};
 use crate::spelling::flag_of;
 use std::path::{Path, PathBuf};
 use towers_augment::TestTime;
@@ -96,7 +96,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     let dataset = (!data.has("data.labels")).then_some("data.dataset");
     let places = named.chain(dataset).fold(data.clone(), |flags, key| flags.without(key));
     places.config()?;
-    towers_config::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
+    towers_config::skipped_checkpoints(path).iter().for_each(warn);
     let trained = open_model(path, &assumed, |set| {
         let mut config = Config::default();
         config.training.data = set;

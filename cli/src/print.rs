@@ -6,7 +6,21 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use towers_callbacks::{printable, shortened};
+use std::sync::OnceLock;
+use towers_callbacks::{LogFormat, LogLine, printable, shortened};
+
+/// The form of messages and of a run's lines.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Sets the form of all messages from now on, once.
+pub fn log_as(format: LogFormat) {
+    FORMAT.get_or_init(|| format);
+}
+
+/// The form of messages: text, unless another one is set.
+pub fn log_format() -> LogFormat {
+    FORMAT.get().copied().unwrap_or_default()
+}
 
 /// Prints text to stdout.
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {
@@ -22,12 +36,31 @@ pub fn is_read(text: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// Prints a message on stderr, with long values shortened. It ignores a closed pipe or a full disk, which
-/// should not end a run; `eprintln!` would panic.
+/// Prints a message on stderr, with long values shortened.
 pub fn note(text: impl Display) {
+    say(&LogLine::info("note", brief(text)));
+}
+
+/// Prints a warning on stderr, as [`note`].
+pub fn warn(text: impl Display) {
+    say(&LogLine::warning(brief(text)));
+}
+
+/// A message with long values shortened.
+pub fn brief(text: impl Display) -> String {
+    shortened(&text.to_string())
+}
+
+/// Prints a line on stderr. It ignores a closed pipe or a full disk, which should not end a run; `eprintln!`
+/// would panic.
+pub fn say(line: &LogLine) {
     // One write: other processes of a job may write to the same stream.
-    let _ =
-        io::stderr().lock().write_all(printable(&format!("{}\n", shortened(&text.to_string()))).as_bytes());
+    let _ = io::stderr().lock().write_all(line.form(log_format()).as_bytes());
+}
+
+/// Prints a line on stdout.
+pub fn result(line: &LogLine) -> anyhow::Result<ExitCode> {
+    text(&line.form(log_format()))
 }
 
 /// Prints a value as one line of JSON.

@@ -5,16 +5,17 @@ use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
 use crate::interrupt::Interrupts;
 use crate::live::Views;
-use crate::print::note;
+use crate::print::{note, warn};
 use crate::resume::Start;
 use crate::spelling::flag_of;
 use crate::{data, error, print};
+use std::fmt::Display;
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use towers_callbacks::TrainState;
-use towers_callbacks::{Progress, Run, Status, from_config, shell_word};
+use towers_callbacks::{LogLine, Progress, Run, Status, from_config, shell_word};
 use towers_config::{Config, default_data_dir, describe_data};
 use towers_dataset::Dataset;
 use towers_launch::{INCOMPLETE, INTERRUPTED};
@@ -26,6 +27,7 @@ use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training, 
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
+    print::log_as(args.keep.log_format.into());
     // Early: the first process of a container ignores signals without a handler, and others end by some.
     let in_terminal = args.keep.tui && towers_live::tui::is_possible();
     let interrupts = Interrupts::listen(args.keep.signal_action, in_terminal)?;
@@ -105,7 +107,8 @@ fn run_first(
             End::Incomplete => Ok(ExitCode::from(INCOMPLETE)),
             End::Done | End::Stopped(_) => {
                 removed?;
-                print::text("the trial run went well; nothing of it is kept\n").or(Ok(ExitCode::SUCCESS))
+                let line = LogLine::info("end", "the trial run went well; nothing of it is kept");
+                print::result(&line.with("end", "done")).or(Ok(ExitCode::SUCCESS))
             }
         };
     }
@@ -150,7 +153,7 @@ impl Ending {
     /// Writes it. The run itself is saved, so a file that can't be written is a warning.
     fn record(&self, status: Status, run: &Path) {
         if let Err(error) = status.finish(run, self.end, self.reason.clone()) {
-            note(format_args!("warning: {error}"));
+            warn(error);
         }
     }
 }
@@ -158,19 +161,26 @@ impl Ending {
 /// Says how the run ended.
 fn conclude(end: End, folder: &Path) -> anyhow::Result<ExitCode> {
     let run = folder.display();
+    let line = |end, message| {
+        LogLine::info("end", message).with("end", end).with("run", folder.to_string_lossy().into_owned())
+    };
     match end {
         // The run is done and saved even if the message can't be printed.
-        End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
+        End::Done => print::result(&line("done", format!("done: {run}"))).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
-            print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
+            let line = line("stopped", format!("stopped early: {reason}\ndone: {run}"));
+            print::result(&line.with("reason", reason)).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
-            let run = shell_word(&folder.to_string_lossy());
-            note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
+            let word = shell_word(&folder.to_string_lossy());
+            let message =
+                format!("interrupted; everything is saved. Resume with: towers train --resume {word}");
+            print::say(&line("interrupted", print::brief(message)));
             Ok(ExitCode::from(INTERRUPTED))
         }
         End::Incomplete => {
-            note(format_args!("processes are missing; everything is saved in {run}"));
+            let message = format!("processes are missing; everything is saved in {run}");
+            print::say(&line("incomplete", print::brief(message)));
             Ok(ExitCode::from(INCOMPLETE))
         }
     }
@@ -228,13 +238,13 @@ pub fn load(
     resume: Option<&Resume>,
     is_first: bool,
 ) -> anyhow::Result<Dataset> {
-    let warn = |line: &str| {
+    let warn = |line: &dyn Display| {
         if is_first {
-            note(line)
+            warn(line)
         }
     };
     let read = |config: &Config| match is_first {
-        true => data::load(&config.training.data, &config.placement.files, args.keep.no_progress),
+        true => data::load(&config.training.data, &config.placement.files, args.keep.has_no_bar()),
         // The first process reports it.
         false => towers_config::load_data(&config.training.data, &config.placement.files, |_| ()),
     };
@@ -243,7 +253,7 @@ pub fn load(
     }
     if resume.is_none() {
         let warning = config.take_weights(args.options.has("preprocessing"))?;
-        warning.iter().for_each(|warning| warn(&format!("warning: {warning}")));
+        warning.iter().for_each(|warning| warn(warning));
     }
     let trial = args.quick && resume.is_none();
     let data = match read(config) {
@@ -253,8 +263,8 @@ pub fn load(
                 && config.placement.files.data_dir == Some(default_data_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
-            warn(&format!("warning: {error}"));
-            warn("warning: continuing with SYNTHETIC images: drawn figures, not CIFAR");
+            warn(&error);
+            warn(&"continuing with SYNTHETIC images: drawn figures, not CIFAR");
             config.training.data.dataset = "synthetic".to_owned();
             read(config)?
         }
@@ -284,12 +294,12 @@ fn announce(
     warn_of_unused_gpu(&config.placement.devices);
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
-            note(format_args!("warning: a checkpoint was skipped: {skipped}"));
+            warn(format_args!("a checkpoint was skipped: {skipped}"));
         }
         if let Some(command) = resume.command.as_ref().filter(|_| config.outputs.epoch_command.is_none()) {
             let command = shell_word(command);
-            note(format_args!(
-                "warning: the run had --epoch-command {command}; give it again to run it, since a run may come from anywhere"
+            warn(format_args!(
+                "the run had --epoch-command {command}; give it again to run it, since a run may come from anywhere"
             ));
         }
         let TrainState { epochs_done: epoch, partial, .. } = &resume.state;
@@ -304,9 +314,9 @@ fn announce(
                 config.training.epochs
             ));
         }
-        changes.iter().for_each(|change| note(format_args!("warning: {}", change.spelled(flag_of))));
+        changes.iter().for_each(|change| warn(change.spelled(flag_of)));
         let ignored = args.ignored_recipe_options(config)?;
-        ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
+        ignored.iter().for_each(warn);
     } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {
         // With `--quick`, little work is expected.
         let (recipe, towers_config::Training { model, epochs, .. }) = (&config.recipe, &config.training);
@@ -330,7 +340,8 @@ fn observers(
     args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     // The progress comes first, so that its bar is cleared before other output.
-    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
+    let mut observers: Vec<Box<dyn Observer>> =
+        vec![Box::new(Progress::new(!args.keep.has_no_bar()).form(print::log_format()))];
     let run = Run::new(folder.path(), title).resumed(folder.continues());
     observers.extend(from_config(&config.outputs, &run).map_err(towers_train::Error::from)?);
     Ok(observers)

@@ -14,6 +14,7 @@ mod hosts;
 #[cfg(target_os = "linux")]
 mod interrupt;
 mod launch;
+mod log_lines;
 #[cfg(target_os = "linux")]
 mod memory;
 mod multi_label;

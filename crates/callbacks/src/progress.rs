@@ -1,5 +1,6 @@
 use crate::{
-    EpochRecord, Flow, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, TrainState, figure, printable,
+    EpochRecord, Flow, LogFormat, LogLine, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo,
+    TrainState, figure,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -40,6 +41,9 @@ const COLUMNS_FOR_BAR: u16 = 100;
 /// 40960/100000 - ETA: 1:12 - reading the pictures
 /// ```
 ///
+/// With [`LogFormat::Json`] each line is an object: the events are `start`, `note`, `reading`, `epoch_begin`, `progress`,
+/// `warning` and `epoch`. They go to the same streams.
+///
 /// No error of the output (a closed pipe, a full disk) ends a run.
 ///
 /// ```
@@ -51,6 +55,7 @@ const COLUMNS_FOR_BAR: u16 = 100;
 pub struct Progress<O = io::Stdout, E = io::Stderr> {
     out: O,
     live: Live<E>,
+    format: LogFormat,
     epochs: u64,
     steps_per_epoch: u64,
     /// The epoch at which this run began, and its steps and samples done before.
@@ -95,6 +100,11 @@ impl<O: Write, E: Write> Progress<O, E> {
         Progress::with(out, Live::Lines { err, last: 0.0 })
     }
 
+    /// Prints lines of another form. JSON has no bar.
+    pub fn form(self, format: LogFormat) -> Self {
+        Progress { format, ..self }
+    }
+
     fn bar(out: O, target: ProgressDrawTarget, columns: u16) -> Self {
         // An error of the run clears its bar.
         let bar = ProgressBar::with_draw_target(None, target).with_finish(ProgressFinish::AndClear);
@@ -105,6 +115,7 @@ impl<O: Write, E: Write> Progress<O, E> {
         Progress {
             out,
             live,
+            format: LogFormat::Text,
             epochs: 0,
             steps_per_epoch: 0,
             resumed: Done::default(),
@@ -154,8 +165,8 @@ fn fitting(mut parts: [Option<String>; 5], room: usize) -> String {
 }
 
 /// Errors are ignored on purpose: a closed pipe or a full disk should not end a run.
-fn say(out: &mut impl Write, text: &str) {
-    let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
+fn say(out: &mut impl Write, format: LogFormat, line: &LogLine) {
+    let _ = out.write_all(line.form(format).as_bytes()).and_then(|()| out.flush());
 }
 
 /// The duration of an epoch.
@@ -210,7 +221,8 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
             Live::Lines { last, .. } if done == 0 => *last = 0.0,
             Live::Lines { err, last } if seconds - *last >= LINE_EVERY => {
                 *last = seconds;
-                say(err, &format!("{done}/{all} {figures}\n"));
+                let line = LogLine::info("reading", format!("{done}/{all} {figures}"));
+                say(err, self.format, &line.with("done", done).with("all", all));
             }
             Live::Lines { .. } => {}
         }
@@ -225,10 +237,14 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         self.time = RunTime::new(run);
         let RunInfo { train_samples, val_samples, devices, .. } = run;
         let head =
-            format!("Train on {train_samples} samples, validate on {val_samples} samples, on {devices}\n");
-        say(&mut self.out, &head);
+            format!("Train on {train_samples} samples, validate on {val_samples} samples, on {devices}");
+        let head = LogLine::info("start", head).with("recipe", run.recipe).with("model", run.model);
+        let head = head.with("train_samples", *train_samples).with("val_samples", *val_samples);
+        let head = head.with("replicas", run.replicas).with("devices", devices.as_str());
+        let head = head.with("epochs", run.epochs).with("epochs_done", *epochs_done);
+        say(&mut self.out, self.format, &head.with("steps_per_epoch", run.steps_per_epoch));
         for note in &run.notes {
-            say(&mut self.out, &format!("{note}\n"));
+            say(&mut self.out, self.format, &LogLine::info("note", note));
         }
         Ok(())
     }
@@ -236,7 +252,8 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
     fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
         let fresh = Done { epoch, ..Done::default() };
         self.before = if self.resumed.epoch == epoch { self.resumed } else { fresh };
-        say(&mut self.out, &format!("Epoch {epoch}/{}\n", self.epochs));
+        let line = LogLine::info("epoch_begin", format!("Epoch {epoch}/{}", self.epochs));
+        say(&mut self.out, self.format, &line.with("epoch", epoch).with("epochs", self.epochs));
         match &mut self.live {
             Live::Bar { bar, last, columns } => {
                 bar.set_style(style(bar_for(*columns)));
@@ -267,7 +284,16 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
                 *last = step.seconds;
                 let (epoch, epochs) = (step.epoch, step.epochs);
                 let (done, all) = (step.steps_done, step.steps_per_epoch);
-                say(err, &format!("Epoch {epoch}/{epochs}: {done}/{all} {figures}\n"));
+                let line =
+                    LogLine::info("progress", format!("Epoch {epoch}/{epochs}: {done}/{all} {figures}"));
+                let line = line.with("epoch", epoch).with("epochs", epochs).with("steps_done", done);
+                let line =
+                    line.with("steps_per_epoch", all).with_all(step.metrics.iter()).with("lr", step.lr);
+                say(
+                    err,
+                    self.format,
+                    &line.with("seconds", step.seconds).with("seconds_left", self.time.left()),
+                );
             }
         }
         Ok(())
@@ -282,10 +308,10 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
     }
 
     fn on_warning(&mut self, warning: &str) -> Result<()> {
-        let line = format!("warning: {warning}");
+        let line = LogLine::warning(warning);
         match &mut self.live {
-            Live::Bar { bar, .. } => bar.println(printable(&line)),
-            Live::Lines { err, .. } => say(err, &(line + "\n")),
+            Live::Bar { bar, .. } => bar.println(line.form(self.format).trim_end_matches('\n')),
+            Live::Lines { err, .. } => say(err, self.format, &line),
         }
         Ok(())
     }
@@ -296,7 +322,13 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         }
         self.time.epoch(record);
         let figures = record.metrics.iter().map(|(name, value)| format!(" - {name}: {}", figure(value)));
-        say(&mut self.out, &format!(" - {}{}\n", seconds(record.seconds), figures.collect::<String>()));
+        let figures = format!(" - {}{}", seconds(record.seconds), figures.collect::<String>());
+        let line = LogLine::info("epoch", figures).after(format!("Epoch {}/{}", record.epoch, self.epochs));
+        let line =
+            line.with("epoch", record.epoch).with("epochs", self.epochs).with_all(record.metrics.iter());
+        let others =
+            [("lr", record.lr), ("seconds", record.seconds), ("images_per_second", record.images_per_second)];
+        say(&mut self.out, self.format, &line.with_all(others));
         Ok(Flow::Continue)
     }
 

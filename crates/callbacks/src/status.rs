@@ -93,6 +93,12 @@ pub(crate) fn now() -> String {
     utc(since_1970().as_secs())
 }
 
+/// The time now, in UTC: `2026-11-26T13:40:00.250Z`.
+pub(crate) fn now_in_milliseconds() -> String {
+    let since = since_1970();
+    format!("{}.{:03}Z", utc(since.as_secs()).trim_end_matches('Z'), since.subsec_millis())
+}
+
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{self, Fake, record, run, state};
 use indicatif::TermLike;
+use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 /// A stream that can be read while another thread writes to it.
@@ -262,4 +263,39 @@ fn figures_are_spelled_as_in_keras() {
         ["0.0s", "4.2s", "9.9s", "10s", "63s", "3661s"]
     );
     assert_eq!([0.4, 12.2, 62.0, 3723.0].map(duration), ["0s", "12s", "1:02", "1:02:03"]);
+}
+
+/// The same events, as objects.
+#[test]
+fn programs_read_objects() {
+    let (out, err) = (Tape::default(), Tape::default());
+    let mut progress = Progress::plain(out.clone(), err.clone()).form(LogFormat::Json);
+    begin(&mut progress, 0);
+    progress.on_step(&step(299, 31.0)).unwrap();
+    progress.on_warning("the \"steps\" are\nslow").unwrap();
+    end(&mut progress);
+    let read = |tape: &Tape| -> Vec<serde_json::Value> {
+        tape.take().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (out, err) = (read(&out), read(&err));
+    for line in out.iter().chain(&err) {
+        let time = line["time"].as_str().unwrap();
+        assert!(time.len() == 24 && time.ends_with('Z') && &time[10..11] == "T", "{time}");
+    }
+    let events = |lines: &[serde_json::Value]| -> Vec<String> {
+        lines.iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        json!([events(&out), events(&err)]),
+        json!([["start", "epoch_begin", "epoch"], ["progress", "warning"]])
+    );
+    let start = json!([out[0]["train_samples"], out[0]["model"], out[0]["epochs_done"]]);
+    assert_eq!(start, json!([50_000, "small_cnn", 2]));
+    let epoch = ["message", "epoch", "epochs", "val_loss", "lr", "seconds", "images_per_second"];
+    let message = "Epoch 3/70 - 63s - loss: 0.8554 - acc: 0.6997 - val_loss: 1.5473 - val_acc: 0.5592";
+    assert_eq!(json!(epoch.map(|key| &out[2][key])), json!([message, 3, 70, 1.5473, 0.005, 63.2, 791.5]));
+    let progress = json!([err[0]["steps_done"], err[0]["loss"], err[0]["seconds"]]);
+    assert_eq!(progress, json!([299, 1.1012345, 31.0]));
+    assert!(err[0]["seconds_left"].as_f64().unwrap() > 100.0);
+    assert_eq!(json!([err[1]["level"], err[1]["message"]]), json!(["warning", "the \"steps\" are\nslow"]));
 }
