@@ -80,6 +80,17 @@ fn a_run_is_watched_in_a_browser() {
     let figures = figures();
     assert!(figures.contains(" of 100000: ") && figures.contains("<th>1<td>"), "{figures}");
     assert!(place.read("run/history-steps.jsonl").starts_with("{\"step\":2,\"epoch\":1,\"loss\":"));
+    let metrics = run.raw(&format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", run.parts().0));
+    for expected in [
+        "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n",
+        "\r\n\r\n# HELP towers_run_info The run.\n# TYPE towers_run_info gauge\ntowers_run_info{run=\"run\",recipe=\"quick\",",
+        "\n# TYPE towers_samples_total counter\ntowers_samples_total ",
+        "\ntowers_val_accuracy ",
+        "\ntowers_epochs 100000\n",
+        "\ntowers_running 1\n",
+    ] {
+        assert!(metrics.contains(expected), "no `{expected}` in\n{metrics}");
+    }
     // It is for this machine, and can only be read.
     let host = format!("Host: {}\r\n", run.parts().0);
     for (request, status) in [

@@ -5,6 +5,8 @@ mod error;
 #[cfg(feature = "serve")]
 pub mod page;
 #[cfg(feature = "serve")]
+pub mod prometheus;
+#[cfg(feature = "serve")]
 mod serve;
 mod status;
 #[cfg(feature = "tui")]

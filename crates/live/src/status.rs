@@ -32,6 +32,8 @@ pub struct RunStatus {
     pub epochs: u64,
     /// Steps of an epoch.
     pub steps_per_epoch: u64,
+    /// Training samples of these steps.
+    pub samples_per_epoch: u64,
     /// The current epoch, from 1; 0 before the run begins.
     pub epoch: u64,
     /// The newest step, if there was one in this epoch.
@@ -169,6 +171,10 @@ impl Observer for LiveStatus {
             replicas: run.replicas,
             epochs: run.epochs,
             steps_per_epoch: run.steps_per_epoch,
+            samples_per_epoch: match run.state.global_batch as u64 {
+                0 => run.train_samples as u64,
+                batch => (run.steps_per_epoch * batch).min(run.train_samples as u64),
+            },
             epoch: run.state.epochs_done + 1,
             history: run.state.history.clone(),
             time: RunTime::new(run),

@@ -1,5 +1,6 @@
 //! As much of HTTP/1.1 (RFC 9112) as one page needs: a GET request per connection, without a body.
 
+use crate::prometheus::CONTENT_TYPE;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -33,6 +34,11 @@ impl Answer {
     /// A page, or a part of one.
     pub fn html(body: String) -> Self {
         Answer::new(200, "text/html", body)
+    }
+
+    /// The figures for Prometheus.
+    pub fn figures(body: String) -> Self {
+        Answer::new(200, CONTENT_TYPE, body)
     }
 
     pub fn script(body: &str) -> Self {

@@ -4,7 +4,7 @@ mod address;
 mod http;
 
 use crate::page::{POLICY, SCRIPT, figures, page};
-use crate::{LiveStatus, Result};
+use crate::{LiveStatus, Result, prometheus};
 use address::Address;
 use http::{Answer, Request};
 use std::net::TcpListener;
@@ -124,6 +124,10 @@ impl Page {
                     now.ended.clone()
                 };
                 Answer::html(figures(&self.0.status.now(), ended.as_deref()))
+            }
+            "/metrics" => {
+                let ended = self.now().ended.is_some();
+                Answer::figures(prometheus::figures(&self.0.name, &self.0.status.now(), ended))
             }
             "/live.js" => Answer::script(SCRIPT),
             _ => Answer::text(404, "There is no such page."),
