@@ -80,6 +80,46 @@ fn a_resumed_plateau_has_the_same_bits() {
     }
 }
 
+/// Epochs without validation train the same. All replicas skip the same ones, and a resume with more epochs has the bits
+/// of a run that had them from the beginning.
+#[test]
+fn validation_may_be_seldom() {
+    let mut config = quick(6).with(|config| {
+        config.training.reduce_lr_on_plateau = Some(plateau());
+        config.training.virtual_replicas = Some(2);
+        config.training.batch_size = 8;
+    });
+    let every = ends(&config.with(|config| config.training.reduce_lr_on_plateau = None), None, Vec::new());
+    config.training.validate_every = 2;
+    config.placement.devices.replicas = 2;
+    let seldom = ends(&config, None, Vec::new());
+    let of = |finished: &Finished, name: &str| {
+        Vec::from_iter(finished.outcome.state.history.iter().map(|record| record.get(name)))
+    };
+    let measured = Vec::from_iter(of(&seldom, "val_loss").iter().map(Option::is_some));
+    assert_eq!(measured, [false, true, false, true, false, true]);
+    assert_eq!(of(&seldom, "loss"), of(&every, "loss"));
+    assert_eq!(
+        (of(&seldom, "val_acc")[1], of(&seldom, "val_loss")[5]),
+        (of(&every, "val_acc")[1], of(&every, "val_loss")[5])
+    );
+    // The second part begins in the fifth epoch, after the evaluation of the fourth.
+    let devices = cpus(2, 1);
+    let (resume, resumed) = in_two_parts([&devices, &devices], &config, &data(), 18);
+    assert_eq!(resume.state.epochs_done, 4);
+    assert_same(&seldom, &resumed, "in two parts");
+
+    // After three epochs the run is over, so the third is validated.
+    let shorter = ends(&config.with(|config| config.training.epochs = 3), None, Vec::new());
+    assert!(of(&shorter, "val_loss")[2].is_some());
+    let stops =
+        EarlyStop { monitor: "loss".to_owned(), min_delta: 100.0, patience: 2, ..EarlyStop::default() };
+    let stopped = ends(&config.with(|config| config.outputs.early_stop = Some(stops)), None, Vec::new());
+    let End::Stopped(reason) = &stopped.outcome.end else { panic!("{:?}", stopped.outcome.end) };
+    assert!(reason.contains("; the network has val_loss"), "{reason}");
+    assert_eq!(of(&stopped, "val_loss").len(), 3, "{reason}");
+}
+
 /// Files with the epoch in their names are models for inference, with the optimizer's state or without.
 #[test]
 fn named_checkpoints_are_models() {

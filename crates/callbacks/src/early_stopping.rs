@@ -15,7 +15,7 @@ options! {
         mode: Mode = Mode::Auto, MODE;
         /// A change of this much or less is no improvement
         min_delta: f64 = 0.0, Kind::Number;
-        /// Epochs without improvement before the run stops
+        /// Epochs with the metric, and without improvement, before the run stops
         patience: u64 = 5, Kind::Whole(0), "--patience N";
         /// A value that the metric must also beat to reset the patience
         baseline: Option<f64> = None, Kind::Number;
@@ -53,7 +53,8 @@ impl EarlyStop {
 ///
 /// An epoch is an improvement if it beats the best one by more than `min_delta`. The run stops after
 /// `patience` epochs in a row without improvement; with 0, after the first one. With a `baseline`, only
-/// improvements that also beat the baseline reset the patience. After a resume the previous epochs count as
+/// improvements that also beat the baseline reset the patience. Epochs without the metric are not counted, as in
+/// Keras: after those no validation data were measured. After a resume the previous epochs count as
 /// if there had been no pause.
 ///
 /// As in Keras 3, the first epoch never stops a run. Unlike in Keras, a value that is not finite is never an
@@ -77,6 +78,8 @@ pub struct EarlyStopping {
     wait: u64,
     /// Whether the last epoch was one to stop after.
     stopped: bool,
+    /// Whether an epoch had no such metric.
+    skips: bool,
 }
 
 /// The decision about an epoch.
@@ -96,7 +99,7 @@ impl EarlyStopping {
     pub fn new(options: EarlyStop) -> Result<Self> {
         towers_options::check(&options, &TABLE)?;
         let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
-        Ok(EarlyStopping { options, monitor, best: None, wait: 0, stopped: false })
+        Ok(EarlyStopping { options, monitor, best: None, wait: 0, stopped: false, skips: false })
     }
 
     /// The value and the number of the best epoch so far.
@@ -106,7 +109,7 @@ impl EarlyStopping {
 
     /// Forgets the epochs seen.
     pub(crate) fn reset(&mut self) {
-        (self.best, self.wait, self.stopped) = (None, 0, false);
+        (self.best, self.wait, self.stopped, self.skips) = (None, 0, false, false);
     }
 
     /// Takes an epoch into account.
@@ -118,6 +121,7 @@ impl EarlyStopping {
 
     fn judge(&mut self, record: &EpochRecord) -> Verdict {
         let value = record.get(&self.options.monitor);
+        self.skips |= value.is_none();
         // Keras counts epochs from 0.
         let Some(value) = value.filter(|_| record.epoch > self.options.start_from_epoch) else {
             return Verdict { best: false, stop: false };
@@ -138,7 +142,12 @@ impl EarlyStopping {
     }
 
     fn reason(&self) -> String {
-        let epochs = if self.wait == 1 { "epoch" } else { "epochs" };
+        let epochs = match (self.skips, self.wait) {
+            (true, 1) => "validation",
+            (true, _) => "validations",
+            (false, 1) => "epoch",
+            (false, _) => "epochs",
+        };
         let metric = &self.options.monitor;
         match self.best {
             Some((value, epoch)) => {
@@ -175,7 +184,7 @@ impl Observer for EarlyStopping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Fake, record, run, state};
+    use crate::testing::{Fake, record, run, state, unvalidated};
     use serde_json::Value;
 
     /// The epoch (from 1) after which `observer` stops, and its reason, with `values` as `val_loss` and as
@@ -238,6 +247,26 @@ mod tests {
         let mut observer = watching("val_loss", 2);
         let (epoch, reason) = stop(&mut observer, &[f64::NAN, f64::NAN, 1.0]).unwrap();
         assert_eq!((epoch, reason.as_str()), (2, "val_loss has had no finite value for 2 epochs"));
+    }
+
+    #[test]
+    fn patience_counts_validated_epochs() {
+        let history: Vec<_> = (1..=8)
+            .map(|epoch| match epoch % 2 {
+                0 => record(epoch, [1.0, 0.5, 0.5 + epoch as f64, 0.5]),
+                _ => unvalidated(epoch, 1.0, 0.5),
+            })
+            .collect();
+        let mut observer = watching("val_loss", 3);
+        let mut judge = |record| observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
+        let flows = Vec::from_iter(history.iter().map(&mut judge));
+        let reason = "val_loss has not improved for 3 validations; its best was 2.5000 in epoch 2";
+        assert_eq!(flows[..7], vec![Flow::Continue; 7]);
+        assert_eq!(flows[7], Flow::Stop(reason.to_owned()));
+        let mut resumed = watching("val_loss", 3);
+        let before = state(history);
+        resumed.on_begin(&run(9, &before)).unwrap();
+        assert_eq!(resumed.on_resume(&before).unwrap(), Flow::Stop(reason.to_owned()));
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Observer for History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Fake, record, run, state};
+    use crate::testing::{Fake, record, run, state, unvalidated};
     use std::fs;
 
     const HEADER: &str = "epoch,loss,acc,val_loss,val_acc,lr,seconds,images_per_second\n";
@@ -184,6 +184,17 @@ mod tests {
         assert_eq!(read_history(folder.path()).unwrap(), history);
         let lines = jsonl.lines().map(|line| serde_json::from_str(line).unwrap());
         assert_eq!(lines.collect::<Vec<EpochRecord>>(), history);
+    }
+
+    #[test]
+    fn an_epoch_without_validation_has_empty_fields() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = vec![unvalidated(1, 1.0, 0.5), record(2, [0.5; 4])];
+        let mut observer = History::new(folder.path());
+        observer.on_begin(&run(9, &state(history.clone()))).unwrap();
+        let rows = "1,1.0,0.5,,,0.005,63.2,791.5\n2,0.5,0.5,0.5,0.5,0.005,63.2,791.5\n";
+        assert_eq!(read(folder.path()).0, format!("{HEADER}{rows}"));
+        assert_eq!(read_history(folder.path()).unwrap(), history);
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl ModelCheckpointOptions {
 /// them. To resume a run in its folder they are not needed: [`Checkpoints`](crate::Checkpoints) saves other
 /// files for that.
 ///
-/// After a resume the best value so far is that of the previous epochs. A value that is not finite is never
+/// After an epoch without validation no file is written that is named after its metrics, or that must be the best. After a resume the best value so far is that of the previous epochs. A value that is not finite is never
 /// the best.
 ///
 /// ```
@@ -181,8 +181,12 @@ impl ModelCheckpoint {
         Ok(ModelCheckpoint { run_dir: run_dir.as_ref().to_owned(), options, pattern, monitor, best })
     }
 
-    /// Whether to write a file after an epoch; remembers the best one.
+    /// Whether to write a file after an epoch; remembers the best one. Not with figures in its name that the epoch lacks.
     fn decide(&mut self, record: &EpochRecord) -> bool {
+        let is_there = |figure| figure == "epoch" || record.get(figure).is_some();
+        if !self.pattern.figures().all(is_there) {
+            return false;
+        }
         let value = self.monitor.value(record);
         let best = value.filter(|value| self.monitor.improves(*value, self.best));
         self.best = best.or(self.best);
@@ -242,7 +246,7 @@ impl Observer for ModelCheckpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, Fake, record, run, state};
+    use crate::testing::{self, Fake, record, run, state, unvalidated};
     use towers_checkpoint::load_tensors;
 
     fn options(path: &str) -> ModelCheckpointOptions {
@@ -295,6 +299,26 @@ mod tests {
         assert_eq!(names(threshold, &[], &accuracies), named(&[6]));
         let worst = ModelCheckpointOptions { mode: Mode::Max, ..best };
         assert_eq!(names(worst, &[], &accuracies), named(&[1]));
+    }
+
+    #[test]
+    fn an_epoch_without_validation_has_no_file_named_after_it() {
+        let written = |options: ModelCheckpointOptions| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut observer = ModelCheckpoint::new(folder.path(), options).unwrap();
+            let start = state(vec![]);
+            observer.on_begin(&run(9, &start)).unwrap();
+            for record in
+                [unvalidated(1, 1.0, 0.5), record(2, [1.0, 0.5, 1.5, 0.5]), unvalidated(3, 0.5, 0.5)]
+            {
+                observer.on_epoch_end(&record, &start, &Fake(0.0)).unwrap();
+            }
+            folder.path().read_dir().unwrap().count()
+        };
+        assert_eq!(written(options("{epoch}-{val_loss:.2f}.safetensors")), 1);
+        assert_eq!(written(options("{epoch}-{loss:.2f}.safetensors")), 3);
+        let best = ModelCheckpointOptions { save_best_only: true, ..options("{epoch}.safetensors") };
+        assert_eq!(written(best), 1);
     }
 
     #[test]

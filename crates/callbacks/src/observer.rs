@@ -19,6 +19,8 @@ pub struct RunInfo<'a> {
     pub train_samples: usize,
     /// Validation samples.
     pub val_samples: usize,
+    /// They are measured after every so many epochs, and after the last.
+    pub validate_every: u64,
     /// Steps per epoch.
     pub steps_per_epoch: u64,
     /// The names of the metrics of every epoch, as in [`EpochRecord::metrics`].
@@ -44,7 +46,7 @@ pub struct RunInfo<'a> {
 }
 
 impl<'a> RunInfo<'a> {
-    /// A run with this state. All else is empty or 0: set the fields that are known.
+    /// A run with this state that validates after every epoch. All else is empty or 0: set the fields that are known.
     ///
     /// ```
     /// use towers_callbacks::{RunInfo, TrainState};
@@ -61,6 +63,7 @@ impl<'a> RunInfo<'a> {
             state,
             train_samples: 0,
             val_samples: 0,
+            validate_every: 1,
             steps_per_epoch: 0,
             metrics: Vec::new(),
             replicas: 0,

@@ -7,10 +7,9 @@ use towers_plot::{Curve, Panel, Scale};
 /// The points of a figure, such as `val_acc` or `lr`: epochs and values.
 pub type Points<'a> = dyn Fn(&str) -> Vec<(f64, f64)> + 'a;
 
-/// The value of a figure in each epoch; NaN where there is none.
+/// The value of a figure in each epoch that has it.
 pub fn points_by_epoch(history: &[EpochRecord], figure: &str) -> Vec<(f64, f64)> {
-    let value = |record: &EpochRecord| record.get(figure).unwrap_or(f64::NAN);
-    history.iter().map(|record| (record.epoch as f64, value(record))).collect()
+    history.iter().filter_map(|record| Some((record.epoch as f64, record.get(figure)?))).collect()
 }
 
 /// A panel for each metric of these `names`, with curves of training and validation of each of `runs`: their names
@@ -65,7 +64,15 @@ fn panel(title: &str, scale: Scale, figures: &[(&str, Option<&str>)], runs: &[(&
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::record;
+    use crate::testing::{record, unvalidated};
+
+    #[test]
+    fn a_curve_goes_on_behind_an_epoch_without_the_figure() {
+        let history = [record(1, [0.9, 0.5, 0.8, 0.6]), unvalidated(2, 0.5, 0.5), record(3, [f64::NAN; 4])];
+        assert_eq!(points_by_epoch(&history, "loss")[..2], [(1.0, 0.9), (2.0, 0.5)]);
+        let points = points_by_epoch(&history, "val_acc");
+        assert!(points[0] == (1.0, 0.6) && points[1].0 == 3.0 && points[1].1.is_nan(), "NaN leaves a gap");
+    }
 
     #[test]
     fn several_runs_have_a_name_and_a_colour_each() {
@@ -90,7 +97,7 @@ mod tests {
         ];
         assert_eq!((panels.len(), of(&panels[0])), (2, loss.to_vec()));
         let alone = &metric_panels(&["val_f1"], &runs[..1])[0];
-        assert_eq!((alone.title.as_str(), of(alone)), ("Macro F1", vec![named("validation", 1, true, 1)]));
+        assert_eq!((alone.title.as_str(), of(alone)), ("Macro F1", vec![named("validation", 1, true, 0)]));
         let [rate, speed] = speed_panels(&runs[..1]);
         assert_eq!(of(&rate), [named("learning rate", 0, false, 1)]);
         assert_eq!(speed.curves[0].points, [(1.0, histories[0][0].images_per_second)]);

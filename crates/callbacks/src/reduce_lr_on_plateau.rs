@@ -51,6 +51,8 @@ impl ReduceLrOnPlateau {
 /// every plateau so far, but at least `min_lr`. Where the schedule itself is below `min_lr`, as in a warm-up,
 /// the schedule's rate is used.
 ///
+/// `patience` and `cooldown` count epochs with the metric, as in Keras.
+///
 /// ```
 /// use towers_callbacks::{Plateau, ReduceLrOnPlateau};
 ///
@@ -77,25 +79,33 @@ pub struct Plateau {
     cooldown: u64,
     /// The factor for the schedule's rate.
     scale: f64,
+    validate_every: u64,
 }
 
 impl Plateau {
     /// The state before the first epoch.
     pub fn new(options: ReduceLrOnPlateau) -> Self {
         let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
-        Plateau { options, monitor, best: None, wait: 0, cooldown: 0, scale: 1.0 }
+        Plateau { options, monitor, best: None, wait: 0, cooldown: 0, scale: 1.0, validate_every: 1 }
+    }
+
+    /// Validation metrics count after every `epochs` only. The last epoch of a run has them too: without it, a resume
+    /// with more epochs has the rates of a run that had them from the beginning.
+    pub fn validate_every(self, epochs: u64) -> Self {
+        Plateau { validate_every: epochs.max(1), ..self }
     }
 
     /// The state after these epochs.
-    pub fn after(options: ReduceLrOnPlateau, history: &[EpochRecord]) -> Self {
-        let mut plateau = Plateau::new(options);
-        history.iter().for_each(|record| plateau.observe_epoch(record));
-        plateau
+    pub fn after(mut self, history: &[EpochRecord]) -> Self {
+        history.iter().for_each(|record| self.observe_epoch(record));
+        self
     }
 
     /// Takes an epoch into account.
     pub fn observe_epoch(&mut self, record: &EpochRecord) {
-        if let Some(value) = self.monitor.value(record) {
+        let counts =
+            !self.options.monitor.starts_with("val_") || record.epoch.is_multiple_of(self.validate_every);
+        if let Some(value) = self.monitor.value(record).filter(|_| counts) {
             self.observe(value, record.lr);
         }
     }
@@ -127,6 +137,7 @@ impl Plateau {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{record, unvalidated};
     use serde_json::Value;
 
     /// Keras' results, written by `tests/golden/plateau.py`.
@@ -162,6 +173,23 @@ mod tests {
             }
         }
         assert!(cases.len() > 50 && reductions > 50, "{reductions} reductions");
+    }
+
+    /// The fifth epoch is the last of a run that was resumed with more.
+    #[test]
+    fn epochs_between_validations_do_not_count() {
+        let options = |text: &str| ReduceLrOnPlateau::parse(text).unwrap();
+        let at = |epoch| match epoch {
+            2 | 4 | 5 | 6 => record(epoch, [1.0; 4]),
+            _ => unvalidated(epoch, 1.0, 1.0),
+        };
+        let history: Vec<_> = (1..=6).map(at).collect();
+        let scales = |text: &str| -> Vec<f64> {
+            let plateau = Plateau::new(options(text)).validate_every(2);
+            (1..=6).map(|epochs| plateau.clone().after(&history[..epochs]).lr(1.0)).collect()
+        };
+        assert_eq!(scales("val_loss:factor=0.5,patience=2"), [1.0, 1.0, 1.0, 1.0, 1.0, 0.5]);
+        assert_eq!(scales("loss:factor=0.5,patience=2"), [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]);
     }
 
     #[test]

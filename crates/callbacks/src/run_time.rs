@@ -25,6 +25,7 @@ const FORWARD: f64 = 1.0 / 3.0;
 pub struct RunTime {
     epochs: u64,
     steps_per_epoch: u64,
+    validate_every: u64,
     /// Validation samples per training sample.
     val_share: f64,
     samples: f64,
@@ -34,6 +35,8 @@ pub struct RunTime {
     /// The unfinished epoch at the resume: the epochs done before it, its steps and seconds.
     resumed: (u64, u64, f64),
     last: Option<EpochRecord>,
+    /// The last epoch that was validated.
+    validated: Option<EpochRecord>,
     step: Option<StepInfo>,
 }
 
@@ -44,12 +47,14 @@ impl RunTime {
         RunTime {
             epochs: run.epochs,
             steps_per_epoch: run.steps_per_epoch,
+            validate_every: run.validate_every.max(1),
             val_share: run.val_samples as f64 / run.train_samples.max(1) as f64,
             samples: run.train_samples as f64,
             done: *epochs_done,
             seconds_done: history.iter().map(|record| record.seconds).sum(),
             resumed: (*epochs_done, partial.steps, partial.seconds),
             last: history.last().cloned(),
+            validated: history.iter().rfind(|record| record.is_validated()).cloned(),
             step: None,
         }
     }
@@ -64,6 +69,9 @@ impl RunTime {
         (self.done, self.step) = (record.epoch, None);
         self.seconds_done += record.seconds;
         self.last = Some(record.clone());
+        if record.is_validated() {
+            self.validated.clone_from(&self.last);
+        }
     }
 
     /// The steps and seconds of the current epoch before this process.
@@ -88,16 +96,16 @@ impl RunTime {
     /// The seconds of a step and of an evaluation.
     fn rates(&self) -> Option<(f64, f64)> {
         let all = self.steps_per_epoch as f64;
-        // The training time of an epoch, and that of its evaluation.
-        let parts = self.last.as_ref().map(|last| {
-            let training = (self.samples / last.images_per_second).min(last.seconds);
-            (training / all, last.seconds - training)
-        });
-        let step = match (self.measured(), parts) {
+        let training = |epoch: &EpochRecord| (self.samples / epoch.images_per_second).min(epoch.seconds);
+        let last = self.last.as_ref().map(|last| training(last) / all);
+        let step = match (self.measured(), last) {
             (Some((step, true)), _) | (Some((step, false)), None) => step,
-            (_, parts) => parts?.0,
+            (_, last) => last?,
         };
-        let evaluation = parts.map_or(FORWARD * self.val_share * step * all, |(_, evaluation)| evaluation);
+        let evaluation = match &self.validated {
+            Some(epoch) => epoch.seconds - training(epoch),
+            None => FORWARD * self.val_share * step * all,
+        };
         Some((step, evaluation)).filter(|(step, evaluation)| (step + evaluation).is_finite())
     }
 
@@ -111,8 +119,14 @@ impl RunTime {
     pub fn left(&self) -> Option<f64> {
         let Some(after) = self.epochs.checked_sub(self.done + 1) else { return Some(0.0) };
         let (step, evaluation) = self.rates()?;
-        let whole = step * self.steps_per_epoch as f64 + evaluation;
-        Some(self.left_in_epoch()? + evaluation + after as f64 * whole)
+        let training = after as f64 * step * self.steps_per_epoch as f64;
+        Some(self.left_in_epoch()? + training + self.validations_left() as f64 * evaluation)
+    }
+
+    /// The epochs to come that are validated, the current one included.
+    fn validations_left(&self) -> u64 {
+        let every = self.validate_every.max(1);
+        self.epochs.div_ceil(every) - (self.done / every).min(self.epochs.div_ceil(every))
     }
 
     /// A duration in its largest units: `45s`, `12m`, `2h03m`, `3d04h`.
@@ -137,7 +151,7 @@ impl std::fmt::Display for RunTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, record, run, state};
+    use crate::testing::{self, record, run, state, unvalidated};
 
     fn step(epoch: u64, steps_done: u64, seconds: f64) -> StepInfo {
         StepInfo { seconds, ..testing::step(epoch, steps_done, 100) }
@@ -178,6 +192,29 @@ mod tests {
         // The seconds of a step are those since the resume.
         time.step(&step(2, 60, 40.0));
         assert_eq!((time.elapsed(), time.left()), (220.0, Some(80.0 + 50.0 + 250.0)));
+    }
+
+    #[test]
+    fn only_validated_epochs_count_an_evaluation() {
+        let train = |time: &mut RunTime, epoch| {
+            let seconds = if epoch % 3 == 0 { 150.0 } else { 100.0 };
+            let record = if epoch % 3 == 0 { record(epoch, [1.0; 4]) } else { unvalidated(epoch, 1.0, 1.0) };
+            time.epoch(&EpochRecord { seconds, images_per_second: 10.0, ..record });
+        };
+        let start = state(vec![]);
+        let mut time = RunTime::new(&RunInfo {
+            train_samples: 1000,
+            val_samples: 300,
+            steps_per_epoch: 100,
+            validate_every: 3,
+            ..run(7, &start)
+        });
+        train(&mut time, 1);
+        assert_eq!(time.left(), Some(600.0 + 3.0 * 10.0), "epochs 3, 6 and 7, at a third of a training step");
+        (2..=5).for_each(|epoch| train(&mut time, epoch));
+        assert_eq!(time.left(), Some(200.0 + 2.0 * 50.0));
+        (6..=7).for_each(|epoch| train(&mut time, epoch));
+        assert_eq!(time.left(), Some(0.0));
     }
 
     #[test]

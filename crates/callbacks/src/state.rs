@@ -8,7 +8,8 @@ pub struct EpochRecord {
     /// The epoch, from 1.
     pub epoch: u64,
     /// `loss` and `acc` are means over the epoch's steps. `val_loss`, `val_acc` and those of
-    /// [`metrics`](crate::Outputs::metrics) are of the validation data after the epoch; NaN without such data.
+    /// [`metrics`](crate::Outputs::metrics) are of the validation data after the epoch; NaN without such data, and absent
+    /// after an epoch that is not validated.
     #[serde(flatten)]
     pub metrics: Values,
     /// The learning rate of the epoch's last step.
@@ -20,6 +21,11 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
+    /// Whether the validation data were measured after the epoch.
+    pub fn is_validated(&self) -> bool {
+        self.get("val_loss").is_some()
+    }
+
     /// The figure with this name: a metric, by our name or Keras', `lr` (or `learning_rate`), `seconds` or
     /// `images_per_second`.
     pub fn get(&self, name: &str) -> Option<f64> {

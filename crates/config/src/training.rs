@@ -28,6 +28,8 @@ options! {
         layer: Architecture = Architecture::default(), Kind::List(&LAYER, None);
         /// Passes over the training data; by default those of the recipe
         epochs: u64 = 70, Kind::Whole(1), "--epochs N", with brief("Passes over the training images");
+        /// Measure the validation data after every N-th epoch, and after the last
+        validate_every: u64 = 1, Kind::Whole(1), "--validate-every N", with alias("validation-freq");
         /// Samples per batch of each replica, or of each virtual replica
         batch_size: usize = 64, Kind::Whole(1), "--batch-size N", with alias("batch"), with conflict("global_batch_size"), with brief("Images per batch of each replica");
         /// Samples per batch over all replicas

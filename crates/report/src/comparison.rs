@@ -56,7 +56,7 @@ pub(crate) fn values<'r>(key: &str, runs: &'r [RunReport], of: Settings) -> Vec<
 /// The last value of a metric, and the best one with its epoch.
 fn last_and_best(history: &[EpochRecord], name: &str) -> Option<String> {
     let value = |record: &EpochRecord| record.get(name).map(figure);
-    let last = history.last()?;
+    let last = history.iter().rfind(|record| value(record).is_some())?;
     let shown = value(last)?;
     Some(match Monitor::of(name).best_of(history) {
         Some(best) if best.epoch == last.epoch => format!("{shown} (best)"),
@@ -74,7 +74,7 @@ pub fn chart(runs: &[RunReport]) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towers_callbacks::testing::record;
+    use towers_callbacks::testing::{record, unvalidated};
 
     #[test]
     fn the_last_value_stands_beside_the_best() {
@@ -95,6 +95,9 @@ mod tests {
         history.push(record(3, [f64::NAN; 4]));
         assert_eq!(last_and_best(&history, "loss"), some("nan (best 0.7000 in epoch 2)"));
         assert_eq!(last_and_best(&history[2..], "loss"), some("nan"));
+        history.truncate(2);
+        history.push(unvalidated(3, 0.5, 0.5));
+        assert_eq!(shown(&history)[1], expected[1], "the last epoch that has it");
         assert_eq!(shown(&[]), [None, None, None, None]);
     }
 }

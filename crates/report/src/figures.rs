@@ -13,7 +13,7 @@ pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
     out.push_str("<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>run<th>recipe<th>epochs<th>best val. accuracy\
                   <th>last val. accuracy<th>last val. loss<th>test accuracy<th>images/s<th>time</tr></thead><tbody>\n");
     for (k, run) in runs.iter().enumerate() {
-        let last = run.history.last();
+        let last = run.history.iter().rfind(|record| record.is_validated());
         let of = |record: &EpochRecord, name| record.get(name).unwrap_or(f64::NAN);
         let figure = |figure: Option<f64>| figure.map_or("–".to_owned(), short);
         let best = Monitor::default().best_of(&run.history).map_or("–".to_owned(), |best| {

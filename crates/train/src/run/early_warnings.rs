@@ -12,7 +12,7 @@ const FAR: f64 = 2.0;
 /// The epoch after which a network should know something, and the part of the loss that it should have lost by then.
 const LEARNS: usize = 3;
 const LOST: f64 = 0.02;
-/// So many epochs in a row in which the validation loss has risen while the training loss has fallen.
+/// So many validated epochs in a row in which the validation loss has risen while the training loss has fallen.
 const RISING: usize = 5;
 /// The share of validation images that may be training images without a warning.
 const SHARED: f64 = 0.005;
@@ -48,15 +48,16 @@ impl fmt::Display for Guess {
 /// The warning of the last epoch of a run, if that epoch is the first to show it. There is no `guess` where losses are weighted, so that
 /// they can't be compared with it.
 pub(crate) fn of_epoch(history: &[EpochRecord], guess: Option<Guess>) -> Option<Message> {
-    let losses = |name: &str| -> Vec<f64> { history.iter().filter_map(|record| record.get(name)).collect() };
-    let (train, val) = (losses("loss"), losses("val_loss"));
+    let train = Vec::from_iter(history.iter().filter_map(|record| record.get("loss")));
     if let Some(warning) = guess.and_then(|guess| of_losses(&train, guess)) {
         return Some(warning);
     }
-    let pairs = |losses: &[f64]| losses.windows(2).map(|pair| pair[1] > pair[0]).collect::<Vec<_>>();
-    let rises: Vec<bool> = pairs(&val).iter().zip(pairs(&train)).map(|(val, train)| *val && !train).collect();
-    let in_a_row = rises.iter().rev().take_while(|rise| **rise).count();
-    (in_a_row == RISING).then(|| {
+    let is_validated = history.last().is_some_and(EpochRecord::is_validated);
+    let losses = |record: &EpochRecord| Some((record.get("loss")?, record.get("val_loss")?));
+    let losses = Vec::from_iter(history.iter().filter_map(losses));
+    let rises = |pair: &[(f64, f64)]| pair[1].1 > pair[0].1 && pair[1].0 <= pair[0].0;
+    let in_a_row = losses.windows(2).rev().take_while(|pair| rises(pair)).count();
+    (is_validated && in_a_row == RISING).then(|| {
         message!(
             "the validation loss has risen for {RISING} epochs while the training loss fell: the network learns the training \
              images by heart; ",
@@ -131,7 +132,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towers_callbacks::testing::record;
+    use towers_callbacks::testing::{record, unvalidated};
 
     /// The epochs at which there is a warning, for these losses of training and validation.
     fn warned(losses: &[(f64, f64)]) -> Vec<usize> {
@@ -163,6 +164,12 @@ mod tests {
         let of_each = |losses: &[(f64, f64)]| warned_of(losses, Some(Guess::EachClass));
         assert_eq!(of_each(&[(1.5, 2.0), (0.5, 2.0)]), [1], "far above ln(2)");
         assert_eq!(of_each(&[(0.69, 0.7), (0.69, 0.7), (0.69, 0.7)]), [3], "stuck at ln(2)");
+        let every_other = Vec::from_iter((1..=14).map(|epoch| match epoch % 2 {
+            0 => record(epoch, [falling(epoch as usize), 0.5, 1.0 + 0.1 * epoch as f64, 0.5]),
+            _ => unvalidated(epoch, falling(epoch as usize), 0.5),
+        }));
+        let warns = |epochs: &usize| of_epoch(&every_other[..*epochs], Some(Guess::Class(10))).is_some();
+        assert_eq!(Vec::from_iter((1..=14).filter(warns)), [12], "after the sixth validation");
         let learns: Vec<_> = (1..10).map(|k| (falling(k), falling(k))).collect();
         assert_eq!(warned(&learns), [0; 0]);
         assert_eq!(warned(&[(2.31, 2.3), (1.9, 2.3), (1.5, 2.3)]), [0; 0], "it has learned");

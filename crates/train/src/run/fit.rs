@@ -181,10 +181,15 @@ impl Run<'_> {
         let within = worker.state.partial.steps > 0;
         if let End::Stopped(reason) = &mut end
             && !(diverged || within)
-            && worker.take_average()?
-            && let Some(values) = worker.evaluate(val, stop, |_, _| false)?
         {
-            *reason += &format!("; the average of the weights has {}", figures(&values));
+            let averaged = worker.take_average()?;
+            let is_validated = worker.state.history.last().is_none_or(EpochRecord::is_validated);
+            if (averaged || !is_validated)
+                && let Some(values) = worker.evaluate(val, stop, |_, _| false)?
+            {
+                let network = if averaged { "the average of the weights" } else { "the network" };
+                *reason += &format!("; {network} has {}", figures(&values));
+            }
         }
         worker.meet_for_snapshot()?;
         observers.ask(|observer| match end {
@@ -214,6 +219,7 @@ impl Run<'_> {
         (run.recipe, run.model) = (&config.recipe, &config.training.model);
         (run.epochs, run.steps_per_epoch) = (config.training.epochs, train.steps() as u64);
         (run.train_samples, run.val_samples) = (data.train.len(), data.val.len());
+        run.validate_every = config.training.validate_every;
         (run.replicas, run.devices) = (worker.state.replicas, worker.describe());
         (run.simd, run.bf16) = (towers_tensor_cpu::simd_level(), towers_tensor_cpu::bf16_level());
         [run.parameters, run.flops] = worker.run.size();
@@ -341,14 +347,14 @@ impl Run<'_> {
         ))))
     }
 
-    /// Evaluates, records, and asks the observers whether to stop. If the run is interrupted in between, all
+    /// Validates if that is due, records, and asks the observers whether to stop. If the run is interrupted in between, all
     /// steps of the epoch are done, and a resume begins with the evaluation.
     fn end_epoch(&mut self) -> Result<Option<End>> {
         let began = Instant::now();
-        let Some(values) = self.evaluate()? else { return Ok(Some(End::Interrupted)) };
+        let values = if self.worker.validates() { self.evaluate()? } else { Some(Values::default()) };
+        let Some(values) = values else { return Ok(Some(End::Interrupted)) };
         let Run { worker, observers, warned, .. } = self;
-        let val_loss = values.get("val_loss").unwrap_or(f64::NAN);
-        if !val_loss.is_finite() {
+        if let Some(val_loss) = values.get("val_loss").filter(|loss| !loss.is_finite()) {
             if worker.run.config.outputs.terminate_on_nan {
                 let (epoch, step) = (worker.state.epochs_done + 1, worker.state.partial.steps);
                 return Err(Error::NotFinite { loss: val_loss, epoch, step });

@@ -19,6 +19,7 @@ use crate::{Error, Result};
 use std::mem::take;
 use std::time::{Duration, Instant};
 use towers_callbacks::{EpochRecord, Partial, Plateau, StepInfo, StepRecord, TrainState};
+use towers_config::Training;
 use towers_layers::{Arena, Draws, Network};
 use towers_metrics::Values;
 use towers_optim::Progress;
@@ -118,6 +119,13 @@ impl Worker<'_> {
     pub(crate) fn steps_are_over(&self) -> Option<String> {
         let most = self.run.config.outputs.max_steps?;
         (self.state.step >= most).then(|| format!("the {most} steps of the run are done"))
+    }
+
+    /// Whether the validation data are measured after this epoch.
+    pub(crate) fn validates(&self) -> bool {
+        let (epoch, training) = (self.state.epochs_done + 1, &self.run.config.training);
+        let is_last = epoch >= training.epochs || self.steps_are_over().is_some();
+        is_last || epoch.is_multiple_of(training.validate_every)
     }
 
     /// One training step on this replica's shards of a batch, the last one of the run if `stops` says so, or `over`. Returns
@@ -405,4 +413,10 @@ impl Worker<'_> {
         }
         self.state.history.push(record);
     }
+}
+
+/// The plateau before the first epoch, if the run reduces its learning rate.
+fn plateau(training: &Training) -> Option<Plateau> {
+    let plateau = training.reduce_lr_on_plateau.clone().map(Plateau::new);
+    plateau.map(|plateau| plateau.validate_every(training.validate_every))
 }

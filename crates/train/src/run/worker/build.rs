@@ -17,7 +17,7 @@ use crate::{Config, Error, Result, Resume};
 use std::mem::take;
 use std::time::Instant;
 use towers_augment::{ImageDataGenerator, LoaderOptions, Samples};
-use towers_callbacks::{Plateau, TrainState};
+use towers_callbacks::TrainState;
 use towers_config::DeviceWeights;
 use towers_layers::Mode;
 use towers_optim::Optimizer;
@@ -126,7 +126,7 @@ impl<'a> Worker<'a> {
         let mut worker = Worker {
             run,
             state,
-            plateau: config.training.reduce_lr_on_plateau.clone().map(Plateau::new),
+            plateau: super::plateau(&config.training),
             diverged: false,
             saves: false,
             steps_per_epoch,

@@ -6,7 +6,7 @@ use crate::run::run_data::RunData;
 use crate::{Error, Result, Resume};
 use serde_json::Value;
 use std::sync::{MutexGuard, PoisonError};
-use towers_callbacks::{Picture, Plateau, Snapshot};
+use towers_callbacks::{Picture, Snapshot};
 use towers_checkpoint::Tensors;
 use towers_config::draw_batch as draw;
 use towers_config::{Saved, Training};
@@ -43,8 +43,8 @@ impl Worker<'_> {
             self.device.set_loss_scale([scale, good_steps])?;
         }
         self.state = resume.state.clone();
-        let options = self.run.config.training.reduce_lr_on_plateau.clone();
-        self.plateau = options.map(|options| Plateau::after(options, &self.state.history));
+        self.plateau =
+            super::plateau(&self.run.config.training).map(|plateau| plateau.after(&self.state.history));
         Ok(())
     }
 
