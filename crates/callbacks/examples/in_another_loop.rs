@@ -1,54 +1,64 @@
-//! Callbacks in a training loop that knows nothing of towers: a CSV log as Keras writes it, the best network as a
-//! file, and early stopping.
+//! Early stopping, a learning rate that falls at plateaus, checkpoints, metrics and a CSV log as Keras writes it, in a training
+//! loop that knows nothing of towers.
 
+use std::error::Error;
 use towers_callbacks::{
-    CsvLogOptions, CsvLogger, EarlyStop, EarlyStopping, EpochRecord, Flow, ModelCheckpoint,
-    ModelCheckpointOptions, Observer, Result, RunInfo, TrainState,
+    CheckpointOptions, Checkpoints, CsvLogOptions, CsvLogger, EarlyStop, EarlyStopping, EpochRecord, Flow,
+    Observer, Plateau, ReduceLrOnPlateau, RunInfo, TrainState,
 };
 use towers_checkpoint::{Tensors, load_tensors};
+use towers_metrics::Tally;
 
-/// Brings a weight to 3, in 100 epochs at most. Returns the reason for an earlier end.
-fn train(observers: &mut [Box<dyn Observer>]) -> Result<Option<String>> {
-    let (mut weight, mut state, mut stop) = (0.0, TrainState::default(), None);
+/// Brings the border between two classes of points to 3, in 100 epochs at most. Returns the reason for an earlier end.
+fn train(
+    mut plateau: Plateau,
+    observers: &mut [Box<dyn Observer>],
+) -> Result<Option<String>, Box<dyn Error>> {
+    let (mut border, mut state, mut stop) = (0.0, TrainState::default(), None);
     let mut run = RunInfo::new(&state);
-    run.metrics = vec!["loss".to_owned()];
+    run.metrics = ["loss", "val_f1"].map(str::to_owned).to_vec();
     observers.iter_mut().try_for_each(|observer| observer.on_begin(&run))?;
+    let mut network = Tensors::new();
     while state.epochs_done < 100 && stop.is_none() {
-        weight += 0.5 * (3.0 - weight);
-        let mut record = EpochRecord::default();
-        (record.epoch, record.lr) = (state.epochs_done + 1, 0.5);
-        record.metrics.set("loss", 3.0 - weight);
+        let lr = plateau.lr(0.5);
+        border += lr * (3.0 - border);
+        let mut tally = Tally::named(&["f1"], 2)?;
+        (0..6).for_each(|point| tally.add(&[border as f32, point as f32], usize::from(point >= 3)));
+        let metrics = [("loss", 3.0 - border), ("val_f1", tally.values()["f1"])];
+        let record = EpochRecord::new(state.epochs_done + 1, lr, metrics);
+        plateau.observe_epoch(&record);
         (state.epochs_done, state.step) = (record.epoch, record.epoch);
         state.history.push(record.clone());
-        let mut network = Tensors::new();
-        network.insert("weight", [1], vec![weight as f32])?;
+        network = Tensors::new();
+        network.insert("border", [1], vec![border as f32])?;
         for observer in observers.iter_mut() {
             if let Flow::Stop(why) = observer.on_epoch_end(&record, &state, &network)? {
                 stop = Some(why);
             }
         }
     }
+    observers.iter_mut().try_for_each(|observer| observer.on_end(&state, &network))?;
     Ok(stop)
 }
 
 #[cfg_attr(test, test)]
-fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("log.csv");
     let log = CsvLogOptions { path: path.clone(), ..CsvLogOptions::default() };
-    let (monitor, file) = ("loss".to_owned(), "best.safetensors".to_owned());
-    let stop = EarlyStop { monitor: monitor.clone(), min_delta: 0.1, patience: 2, ..EarlyStop::default() };
-    let best = ModelCheckpointOptions { path: file, monitor, save_best_only: true, ..Default::default() };
-    let why = train(&mut [
-        Box::new(CsvLogger::new(log)),
-        Box::new(ModelCheckpoint::new(folder.path(), best)?),
-        Box::new(EarlyStopping::new(stop)?),
-    ])?;
+    let stop = EarlyStop::parse("loss:min_delta=0.1,patience=2").map_err(|_| "unknown options")?;
+    let plateau = ReduceLrOnPlateau::parse("loss:factor=0.5,patience=1,min_delta=0.1");
+    let checkpoints = Checkpoints::new(folder.path(), &CheckpointOptions::default())?.best_weights(&stop)?;
+    let why = train(
+        Plateau::new(plateau.map_err(|_| "unknown options")?),
+        &mut [Box::new(CsvLogger::new(log)), Box::new(checkpoints), Box::new(EarlyStopping::new(stop)?)],
+    )?;
     let log = std::fs::read_to_string(path)?;
     println!("{log}{why:?}");
-    assert_eq!(log.lines().nth(1), Some("0,0.5,1.5"));
-    assert!(why.is_some_and(|why| why.ends_with("its best was 0.0469 in epoch 6")));
-    let best = load_tensors(folder.path().join("best.safetensors"))?;
-    assert!(best.get("weight").is_some_and(|weight| weight.data()[0] > 2.9));
+    assert!(log.lines().nth(1).is_some_and(|first| first.starts_with("0,0.5,1.5,")));
+    assert!(log.lines().last().is_some_and(|last| last.starts_with("7,0.125,") && last.ends_with(",1.0")));
+    assert!(why.is_some_and(|why| why.ends_with("its best was 0.0703 in epoch 6")));
+    let best = load_tensors(folder.path().join("model.safetensors"))?;
+    assert!(best.get("border").is_some_and(|border| (border.data()[0] - 2.9297).abs() < 1e-3));
     Ok(())
 }

@@ -1,5 +1,5 @@
 use crate::Result;
-use crate::state::{EpochRecord, StepRecord, TrainState};
+use crate::state::{EpochRecord, StepRecord, TrainState, metric_names};
 use serde_json::Value;
 use towers_checkpoint::Tensors;
 use towers_metrics::Values;
@@ -46,7 +46,8 @@ pub struct RunInfo<'a> {
 }
 
 impl<'a> RunInfo<'a> {
-    /// A run with this state that validates after every epoch. All else is empty or 0: set the fields that are known.
+    /// A run with this state that validates after every epoch. It has the metrics that every run measures, and those of the epochs
+    /// before. All else is empty or 0: set the fields that are known.
     ///
     /// ```
     /// use towers_callbacks::{RunInfo, TrainState};
@@ -65,7 +66,7 @@ impl<'a> RunInfo<'a> {
             val_samples: 0,
             validate_every: 1,
             steps_per_epoch: 0,
-            metrics: Vec::new(),
+            metrics: metric_names(&state.history).into_iter().map(str::to_owned).collect(),
             replicas: 0,
             devices: String::new(),
             simd: "",

@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use towers_metrics::{ALWAYS, Values};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
@@ -21,6 +22,23 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
+    /// An epoch of your own loop, counted from 1: the learning rate of its last step, and its metrics. Names with `val_` are of
+    /// the validation data.
+    ///
+    /// ```
+    /// use towers_callbacks::EpochRecord;
+    ///
+    /// let record = EpochRecord::new(1, 0.1, [("loss", 1.5), ("val_acc", 0.75)]);
+    /// assert_eq!((record.get("lr"), record.get("val_accuracy")), (Some(0.1), Some(0.75)));
+    /// ```
+    pub fn new<N: Into<Cow<'static, str>>>(
+        epoch: u64,
+        lr: f64,
+        metrics: impl IntoIterator<Item = (N, f64)>,
+    ) -> Self {
+        EpochRecord { epoch, lr, metrics: metrics.into_iter().collect(), ..EpochRecord::default() }
+    }
+
     /// Whether the validation data were measured after the epoch.
     pub fn is_validated(&self) -> bool {
         self.get("val_loss").is_some()
