@@ -3,10 +3,11 @@ use core::any::Any;
 use core::fmt::{Debug, Formatter};
 use core::marker::PhantomData;
 use core::ops::Deref;
+use std::sync::Arc;
 
 /// A run of numbers in the memory of a device, as the device made it. What that memory is, its own crate knows.
 pub struct Buffer<T> {
-    memory: Box<dyn Any + Send + Sync>,
+    memory: Arc<dyn Any + Send + Sync>,
     len: usize,
     /// Finds the numbers in memory of the host.
     read: Option<fn(&dyn Any) -> &[f32]>,
@@ -23,7 +24,7 @@ pub type Bytes = Buffer<u8>;
 impl<T> Buffer<T> {
     /// Memory of a device that holds `len` numbers.
     pub fn new(memory: impl Any + Send + Sync, len: usize) -> Self {
-        Buffer { memory: Box::new(memory), len, read: None, number: PhantomData }
+        Buffer { memory: Arc::new(memory), len, read: None, number: PhantomData }
     }
 
     /// How many numbers.
@@ -41,9 +42,25 @@ impl<T> Buffer<T> {
         self.memory.downcast_ref()
     }
 
-    /// The same, to write. It must keep its length.
+    /// The same, to write. It must keep its length. `None` too while it is [shared](Buffer::share).
     pub fn get_mut<M: Any>(&mut self) -> Option<&mut M> {
-        self.memory.downcast_mut()
+        Arc::get_mut(&mut self.memory)?.downcast_mut()
+    }
+
+    /// The same memory once more. Nothing can be written to it until all others of it are dropped.
+    ///
+    /// ```
+    /// use towers_program::Storage;
+    ///
+    /// let mut memory = Storage::new(vec![0.0_f64; 2], 2);
+    /// let other = memory.share();
+    /// assert!(memory.as_f64_mut().is_none());
+    /// drop(other);
+    /// assert!(memory.as_f64_mut().is_some());
+    /// ```
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Buffer { memory: Arc::clone(&self.memory), ..*self }
     }
 
     /// The memory, for a device whose own is of this type.
@@ -57,9 +74,10 @@ impl<T> Buffer<T> {
     /// The same, to write.
     ///
     /// # Errors
-    /// As [`on`](Buffer::on).
+    /// As [`on`](Buffer::on), and [`Error::Shared`] while the memory is [shared](Buffer::share).
     pub fn on_mut<M: Any>(&mut self, op: &'static str) -> Result<&mut M> {
-        self.get_mut().ok_or(Error::DeviceMismatch { op })
+        let is_shared = Arc::get_mut(&mut self.memory).is_none();
+        self.get_mut().ok_or(if is_shared { Error::Shared { op } } else { Error::DeviceMismatch { op } })
     }
 }
 

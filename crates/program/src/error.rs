@@ -114,6 +114,12 @@ pub enum Error {
         /// The op that refused.
         op: &'static str,
     },
+    /// Memory that several buffers share was to be written.
+    #[error("{op}: memory that is shared can't be written")]
+    Shared {
+        /// The op that refused.
+        op: &'static str,
+    },
     /// The device has too little memory.
     #[error("out of memory: {bytes} bytes could not be allocated on {device}")]
     OutOfMemory {

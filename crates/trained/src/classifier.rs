@@ -89,6 +89,42 @@ impl Classifier {
         })
     }
 
+    /// A classifier that shares the weights of this one, for another thread. Each has memory for its own batch. While they share,
+    /// [`network_mut`](Self::network_mut) can't change the weights.
+    ///
+    /// ```
+    /// use std::thread;
+    /// use towers_trained::{Classifier, Result, Trained};
+    ///
+    /// fn in_two_threads(trained: &Trained, pictures: &[u8]) -> Result<()> {
+    ///     let mut one = Classifier::new(trained, &towers_tensor_cpu::device(1), 16)?;
+    ///     let mut other = one.share()?;
+    ///     thread::scope(|scope| {
+    ///         let predictions = scope.spawn(move || other.classify(pictures));
+    ///         assert_eq!(one.classify(pictures)?, predictions.join().expect("it does not panic")?);
+    ///         Ok(())
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn share(&self) -> Result<Self> {
+        Ok(Classifier {
+            classes: self.classes.clone(),
+            named: self.named,
+            dataset: self.dataset.clone(),
+            image: self.image,
+            resize: self.resize,
+            network: self.network.share()?,
+            input: self.input.clone(),
+            pipeline: self.pipeline.clone(),
+            views: self.views.clone(),
+            scratch: Scratch::default(),
+            images: Vec::new(),
+        })
+    }
+
     /// The network.
     pub fn network_mut(&mut self) -> &mut Network {
         &mut self.network
@@ -226,6 +262,49 @@ fn log_of_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Description;
+    use std::thread;
+
+    /// Each has its own batch, and sees others in the same batch than alone.
+    #[test]
+    fn several_threads_share_the_weights() {
+        let device = towers_tensor_cpu::device(1);
+        let mut network = towers_models::small_cnn(10).unwrap().build(&device, 1, Mode::Inference).unwrap();
+        network.init(1).unwrap();
+        let data = towers_cifar::synthetic(1, 10, 30);
+        let about = Description::new("small_cnn", data.test.shape(), &data.classes);
+        let trained = Trained::new("memory", &about, towers_interchange::tensors(&network).unwrap());
+        let mut alone = Classifier::new(&trained, &device, 4).unwrap();
+        let pixels = data.test.images.as_slice().unwrap();
+        let expected = alone.classify(pixels).unwrap();
+
+        let mut shared = vec![alone.share().unwrap(), alone.share().unwrap(), alone];
+        shared[0].set_test_time(TestTime::None);
+        let weights = |classifier: &Classifier| {
+            let arena = classifier.network.arena();
+            [&arena.params, &arena.running].map(|memory| memory.host().unwrap().as_ptr())
+        };
+        assert_eq!(weights(&shared[0]), weights(&shared[2]));
+        assert_eq!(weights(&shared[1]), weights(&shared[2]));
+        let classify = |classifier: &mut Classifier| {
+            (0..3).for_each(|_| assert_eq!(classifier.classify(pixels).unwrap(), expected));
+        };
+        let classify = &classify;
+        thread::scope(|scope| {
+            shared.iter_mut().for_each(|classifier| drop(scope.spawn(move || classify(classifier))));
+        });
+
+        let change = |classifier: &mut Classifier| {
+            let (device, arena) = (classifier.network.device().clone(), classifier.network_mut().arena_mut());
+            let slot = arena.slots()[0].clone();
+            arena.load(&device, &slot, &vec![0.0; slot.span.len])
+        };
+        let told = change(&mut shared[0]).unwrap_err().to_string();
+        assert!(told.ends_with("memory that is shared can't be written"), "{told}");
+        shared.truncate(1);
+        change(&mut shared[0]).unwrap();
+        assert_ne!(shared[0].classify(pixels).unwrap(), expected);
+    }
 
     #[test]
     fn sums_of_what_no_exponential_can_hold() {

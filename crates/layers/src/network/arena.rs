@@ -150,6 +150,20 @@ impl Arena {
         })
     }
 
+    /// An arena that shares parameters and running averages, with gradients of its own.
+    pub(super) fn share(&self, device: &Device) -> Result<Self> {
+        Ok(Arena {
+            params: self.params.share(),
+            grads: device.alloc(self.grads.len())?,
+            running: self.running.share(),
+            trainable: self.trainable,
+            metrics: self.metrics,
+            signal: self.signal,
+            slots: self.slots.clone(),
+            averages: self.averages.clone(),
+        })
+    }
+
     /// The parameters, in the order of the layers.
     pub fn slots(&self) -> &[Slot] {
         &self.slots

@@ -73,6 +73,19 @@ impl Graph {
         mode: Mode,
         micro_batches: usize,
     ) -> Result<Network> {
+        let arena = || Arena::new(Slots::new(self), device);
+        self.build_with(output, device, batch, mode, micro_batches, arena)
+    }
+
+    fn build_with(
+        &self,
+        output: Value,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+        micro_batches: usize,
+        arena: impl FnOnce() -> Result<Arena>,
+    ) -> Result<Network> {
         let prepare = |mode| {
             let prepared = self.prepared(output, batch, mode, device.recomputes(), None)?;
             device.prepare(&prepared.executable)?;
@@ -92,7 +105,7 @@ impl Graph {
             train,
             synchronized: None,
             probabilities: device.alloc(batch * self.shape(output).c)?,
-            arena: Arena::new(Slots::new(self), device)?,
+            arena: arena()?,
             mode,
             whole: false,
             graph: self.clone(),
@@ -112,6 +125,20 @@ fn label_words(graph: &Graph) -> usize {
 }
 
 impl Network {
+    /// A network for inference that shares the parameters and running averages of this one, so that each of several threads has
+    /// one with its own batch. Neither can write them until the other is dropped: what would, as
+    /// [`init`](Network::init) or an optimizer's step, is an error.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn share(&self) -> Result<Network> {
+        let arena = || self.arena.share(&self.device);
+        let (batch, micro_batches) = (self.max_batch(), self.micro_batches.len());
+        let network =
+            self.graph.build_with(self.output, &self.device, batch, Mode::Inference, micro_batches, arena)?;
+        Ok(Network { whole: self.whole, ..network })
+    }
+
     /// Samples in the current batch.
     pub(super) fn n(&self) -> usize {
         self.micro_batches[self.micro_batch].n
