@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use towers_callbacks::{
     Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard, TensorBoardOptions,
 };
@@ -118,6 +119,45 @@ fn validation_may_be_seldom() {
     let End::Stopped(reason) = &stopped.outcome.end else { panic!("{:?}", stopped.outcome.end) };
     assert!(reason.contains("; the network has val_loss"), "{reason}");
     assert_eq!(of(&stopped, "val_loss").len(), 3, "{reason}");
+}
+
+/// The warnings of a run.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Warnings {
+    fn on_warning(&mut self, warning: &str) -> towers_callbacks::Result<()> {
+        self.0.lock().unwrap().push(warning.to_owned());
+        Ok(())
+    }
+}
+
+/// Labels that belong to other images are suspected, in either set. A network that learns a few images by heart is not.
+#[test]
+fn shuffled_labels_are_suspected() {
+    let warned = |shuffle: fn(&mut towers_cifar::Dataset)| {
+        let mut config = quick(64);
+        (config.training.batch_size, config.training.validate_every) = (4, 2);
+        config.training.schedule = "constant".parse().unwrap();
+        config.training.augmentation = towers_augment::ImageDataGenerator::default();
+        let mut data = towers_cifar::synthetic(5, 40, 200);
+        shuffle(&mut data);
+        let warnings = Warnings::default();
+        let finished = run(&config, &data, None, None, vec![Box::new(warnings.clone())]).unwrap();
+        let last = finished.outcome.state.history.last().unwrap().metrics.clone();
+        let told = warnings.0.lock().unwrap().iter().filter(|text| text.contains("be shuffled")).count();
+        (told, last)
+    };
+    // The classes of ten images in a row, each once, in an order that changes.
+    fn shuffled(labels: &mut towers_cifar::Split) {
+        let order = towers_augment::LoaderOptions::new().seed(3).order(0, &vec![0; labels.len()]);
+        let before = labels.labels.clone();
+        order.iter().enumerate().for_each(|(at, &from)| labels.labels[at] = before[from as usize]);
+    }
+    let sets: [fn(&mut towers_cifar::Dataset); 3] =
+        [|_| (), |data| shuffled(&mut data.test), |data| shuffled(&mut data.train)];
+    let told = sets.map(warned);
+    assert_eq!(told.each_ref().map(|(told, _)| *told), [0, 1, 1], "{told:?}");
 }
 
 /// Files with the epoch in their names are models for inference, with the optimizer's state or without.

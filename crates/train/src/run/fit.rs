@@ -3,7 +3,7 @@
 use crate::config::hyperparameters;
 use crate::data::{Labelling, Source};
 use crate::run::division::Division;
-use crate::run::early_warnings::{self, Guess};
+use crate::run::early_warnings::{self, Guess, Labels};
 use crate::run::long_run;
 use crate::run::observer_group::{ObserverGroup, first_reason};
 use crate::run::prepared_run::PreparedRun;
@@ -82,7 +82,10 @@ impl PreparedRun<'_> {
             notes.push(values.note.clone().into());
             warnings.extend(values.warnings.clone());
         }
+        let one_label = !matches!(self.data.labelling, Labelling::MultiHot(_));
+        let labels = one_label.then(|| Labels::new(self.data.val.labels(), train.steps() as u64));
         Ok(Run {
+            labels,
             worker,
             train,
             val,
@@ -148,6 +151,8 @@ pub(crate) struct Run<'o> {
     notes: Vec<Message>,
     /// What the user should know before the first step.
     pub(crate) warnings: Vec<Message>,
+    /// What its accuracies are compared with, unless an image has several labels.
+    labels: Option<Labels>,
     /// The warnings so far that came after a step.
     warned: Vec<Message>,
     /// The time of a run on a CPU, until it is known.
@@ -377,7 +382,7 @@ impl Run<'_> {
                 Labelling::Weighted(_) => None,
                 Labelling::MultiHot(_) => Some(Guess::EachClass),
             };
-            let warning = early_warnings::of_epoch(&worker.state.history, guess);
+            let warning = early_warnings::of_epoch(&worker.state.history, guess, self.labels.as_ref());
             warning.iter().for_each(|warning| observers.warn(warning));
         }
         worker.meet_for_snapshot()?;
