@@ -215,6 +215,11 @@ impl<K: Keys> Flags<K> {
         self.data().is_some()
     }
 
+    /// Whether the size of a batch is to be chosen once the data and the devices are known.
+    pub fn has_auto_batch(&self) -> bool {
+        self.get("batch_size") == Some("auto")
+    }
+
     /// The same flags without the flag of a key.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
@@ -240,6 +245,9 @@ impl<K: Keys> Flags<K> {
                 let flag = flag_of(key);
                 return Err(usage(format!("{flag} is given, but must be left out without {head}")));
             }
+            if self.has_auto_batch() && key == "batch_size" {
+                continue;
+            }
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let least = towers_options::find(tables(), key).and_then(|(_, option)| option.least);
             let given = texts.last().and_then(|text| text.trim().parse::<u64>().ok());
@@ -249,7 +257,7 @@ impl<K: Keys> Flags<K> {
             }
             config.set_text(key, &texts)?;
         }
-        if self.has("batch_size") {
+        if self.has("batch_size") && !self.has_auto_batch() {
             config.training.global_batch_size = None;
         }
         if self.has("devices.gpus") {

@@ -2,6 +2,7 @@
 
 use crate::args::{KeepArgs, LrFindArgs, TrainArgs};
 use crate::device::warn_of_unused_gpu;
+use crate::error::usage;
 use crate::picture::format_of;
 use crate::print::{self, note, warn};
 use crate::spelling::flag_of;
@@ -24,6 +25,9 @@ pub fn run(args: LrFindArgs) -> anyhow::Result<ExitCode> {
         forget_outputs: false,
         keep: KeepArgs::default(),
     };
+    if train.options.has_auto_batch() {
+        return Err(usage("--batch-size is auto, but must be a number: the rate depends on it"));
+    }
     let mut config = train.config()?;
     let data = train::load(&mut config, &train, None, true)?;
     warn_of_unused_gpu(&config.placement.devices);

@@ -21,6 +21,7 @@ use towers_dataset::Dataset;
 use towers_launch::{INCOMPLETE, INTERRUPTED};
 use towers_options::Message;
 use towers_runs::RunFolder;
+use towers_train::{Device, FittingBatch, fitting_batch};
 use towers_train::{End, Observer, Outcome, Process, Resume, StopFlag, Training, open_devices};
 
 /// How long the first process has to record a failure before the others end.
@@ -35,6 +36,9 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let Some(process) = Process::join(&start.config.placement.devices)? else {
         return run_first(None, start, &args, in_terminal, &interrupts.stop);
     };
+    if args.options.has_auto_batch() {
+        return Err(usage("--batch-size is auto, but must be a number in a job of several processes"));
+    }
     let process = process.comes_back(towers_launch::is_restarted_on_failure()).telling(|text| note(text));
     towers_launch::ready();
     interrupts.joined(&process);
@@ -67,6 +71,9 @@ fn run_first(
     let resume = resume.as_ref();
     folder.check()?;
     let data = load(&mut config, args, resume, true)?;
+    if args.options.has_auto_batch() && resume.is_none() {
+        choose_batch(&mut config, args, &data, &devices)?;
+    }
     let mut status = None;
     let processes = process.as_ref().map_or(1, Process::world);
     let mut begin = || {
@@ -116,6 +123,27 @@ fn run_first(
         folder.take_back();
     }
     conclude(outcome?.end, folder.path())
+}
+
+/// Sets the batch size of a new run to the largest that fits, and says why.
+fn choose_batch(
+    config: &mut Config,
+    args: &TrainArgs,
+    data: &Dataset,
+    devices: &[Device],
+) -> anyhow::Result<()> {
+    let before = config.clone();
+    config.training.global_batch_size = None;
+    let FittingBatch { size, reason, .. } = fitting_batch(config, data, devices)?;
+    config.training.batch_size = size;
+    if let (Some(scaling), Some("linear")) = (&mut config.training.lr_scaling, args.options.get("lr_scaling"))
+    {
+        scaling.base_batch = size;
+    }
+    config.note_changes(&before);
+    config.check()?;
+    note(format_args!("--batch-size auto: {size}; {}", reason.spelled(flag_of)));
+    Ok(())
 }
 
 /// How a run ended: for `status.json`, and in a sentence for its page.

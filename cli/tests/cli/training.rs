@@ -192,6 +192,28 @@ fn a_scaled_rate_rises_from_that_of_one_tower() {
     assert!(rates.iter().zip(expected).all(|(lr, expected)| (lr - expected).abs() < 1e-9), "{rates:?}");
 }
 
+/// The chosen number is that of the run: a rate scales with it, and a resume keeps it.
+#[test]
+fn a_batch_may_be_as_large_as_fits() {
+    let place = Place::new();
+    let small = format!("{SMALL} --device cpu --schedule constant --replicas 2 --lr-scaling linear");
+    let says = "--batch-size auto: 8; 16 would leave less than 10 steps an epoch\n";
+    place.run(&format!("{small} --epochs 1 --batch-size auto --output chosen")).ends(0).complains(says);
+    let config: serde_json::Value = serde_json::from_str(&place.read("chosen/config.json")).unwrap();
+    assert_eq!((&config["batch_size"], &config["lr_scaling"]["base_batch"]), (&8.into(), &8.into()));
+    place.run("train --resume chosen --epochs 2 --batch-size auto").ends(0);
+    place.run(&format!("{small} --epochs 2 --batch-size 8 --output given")).ends(0);
+    assert!(place.model("chosen") == place.model("given"), "the models differ");
+    place.refuses(
+        &format!("{SMALL} --batch-size auto --pipeline-stages 2 --device cpu"),
+        "must be a number with",
+    );
+    place.refuses(
+        "lr-find --quick --dataset synthetic --batch-size auto",
+        "--batch-size is auto, but must be a number",
+    );
+}
+
 /// Measured weights are printed and kept; another number of replicas needs other weights.
 #[test]
 fn towers_may_take_unlike_slices() {

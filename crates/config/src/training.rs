@@ -30,8 +30,8 @@ options! {
         epochs: u64 = 70, Kind::Whole(1), "--epochs N", with brief("Passes over the training images");
         /// Measure the validation data after every N-th epoch, and after the last
         validate_every: u64 = 1, Kind::Whole(1), "--validate-every N", with alias("validation-freq");
-        /// Samples per batch of each replica, or of each virtual replica
-        batch_size: usize = 64, Kind::Whole(1), "--batch-size N", with alias("batch"), with conflict("global_batch_size"), with brief("Images per batch of each replica");
+        /// Samples per batch of each replica, or of each virtual replica; auto for the largest power of two that fits into memory
+        batch_size: usize = 64, Kind::Whole(1), "--batch-size N|auto", with alias("batch"), with conflict("global_batch_size"), with brief("Images per batch of each replica");
         /// Samples per batch over all replicas
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
         /// Add up the gradients of N batches before each step of the optimizer: a batch N times as large, in the memory of one

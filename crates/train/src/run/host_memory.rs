@@ -3,7 +3,7 @@
 use crate::run::memory::{gib, largest, size_of};
 use crate::run::prepared_run::PreparedRun;
 use crate::{Error, Result};
-use towers_config::memory;
+use towers_config::{Training, memory};
 use towers_layers::Mode;
 use towers_options::{Message, message};
 use towers_parallel::in_flight;
@@ -13,7 +13,7 @@ use towers_tensor_cpu::Cpu;
 /// The memory that an advice leaves free, besides an eighth of all: for the code of the program, scratch
 /// memory of its threads, batches that are made ahead of time, and gaps between allocations. `resnet18` on
 /// two threads takes as much.
-const SCRATCH: u64 = 64 << 20;
+pub(super) const SCRATCH: u64 = 64 << 20;
 
 /// The memory that a run has, in bytes.
 struct Room {
@@ -46,7 +46,8 @@ impl PreparedRun<'_> {
         let shards = config.shards(*world);
         // The smallest part that a replica computes at a time.
         let each = self.batch / shards;
-        let [weights, copy] = self.weights(device, replicas)?;
+        let parameters = self.stages.iter().map(|stage| stage.summary().trainable).sum();
+        let [weights, copy] = weights(&config.training, device, parameters, replicas)?;
         let activations =
             |batch| Ok::<_, Error>(self.activations(device, batch)?.saturating_mul(replicas as u64));
         let needed = activations(each)?.saturating_add(taken + weights);
@@ -76,17 +77,6 @@ impl PreparedRun<'_> {
         Err(Error::Device(short.and(advice)))
     }
 
-    /// Bytes of the parameters, gradients and optimizer states of all replicas, and of the copy of one
-    /// replica's parameters and state that a checkpoint is written from.
-    fn weights(&self, device: &Device, replicas: usize) -> Result<[u64; 2]> {
-        let training = &self.config.training;
-        let arenas = OptimizerState::new(device, training.optimizer, 0)?.arenas().count() as u64;
-        let kept = arenas + u64::from(training.ema.is_some());
-        let parameters: usize = self.stages.iter().map(|stage| stage.summary().trainable).sum();
-        let bytes = 4 * parameters as u64;
-        Ok([bytes * (2 + kept) * replicas as u64, bytes * (1 + kept)])
-    }
-
     /// Bytes of all activations of a replica and their gradients, with batches of this many samples.
     fn activations(&self, device: &Device, batch: usize) -> Result<u64> {
         let micro_batches = self.config.shards(self.world) / self.world;
@@ -100,10 +90,24 @@ impl PreparedRun<'_> {
     }
 }
 
+/// Bytes of the parameters, gradients and optimizer states of all replicas, and of the copy of one
+/// replica's parameters and state that a checkpoint is written from.
+pub(super) fn weights(
+    training: &Training,
+    device: &Device,
+    parameters: usize,
+    replicas: usize,
+) -> Result<[u64; 2]> {
+    let arenas = OptimizerState::new(device, training.optimizer, 0)?.arenas().count() as u64;
+    let kept = arenas + u64::from(training.ema.is_some());
+    let bytes = 4 * parameters as u64;
+    Ok([bytes * (2 + kept) * replicas as u64, bytes * (1 + kept)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Training, recipe};
+    use crate::{Config, recipe};
 
     /// Checks a run with a whole batch of 64 images against this much memory. The process has taken some of
     /// it.
@@ -112,7 +116,8 @@ mod tests {
         let model = towers_models::small_cnn(10).unwrap();
         let devices = vec![device.clone(); replicas];
         let network = config.checked_with(model, [32, 32, 3])?;
-        let run = PreparedRun::prepare(Training::new(config, data), network, replicas, &devices, &mut [])?;
+        let run =
+            PreparedRun::prepare(crate::Training::new(config, data), network, replicas, &devices, &mut [])?;
         run.check_within(&device, replicas, Room { total, taken: TAKEN, scratch: FREE })
     }
 

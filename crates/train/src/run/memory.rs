@@ -9,7 +9,7 @@ use towers_program::{Device, Precision};
 
 /// The memory that a device needs besides activations: scratch memory of libraries, the data, parameters and
 /// optimizer state.
-const BESIDE: u64 = 1 << 30;
+pub(super) const BESIDE: u64 = 1 << 30;
 
 /// The error of a network that could not be built on `device` for batches of `batch` samples. If memory was
 /// short and the device reports its size, the error has the largest batch that would fit.

@@ -6,6 +6,7 @@ mod division;
 mod early_warnings;
 mod first_values;
 mod fit;
+mod fitting_batch;
 mod host_memory;
 mod long_run;
 mod measured;
@@ -29,6 +30,7 @@ mod whitening;
 mod worker;
 
 pub use fit::{End, Outcome};
+pub use fitting_batch::{FittingBatch, fitting_batch};
 pub use meter::{Meter, Totals};
 pub(crate) use prepared_run::PreparedRun;
 pub use speed::median;
