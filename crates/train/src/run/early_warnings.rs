@@ -232,7 +232,9 @@ mod tests {
             0 => record(epoch, [falling(epoch as usize), 0.5, 1.0 + 0.1 * epoch as f64, 0.5]),
             _ => unvalidated(epoch, falling(epoch as usize), 0.5),
         }));
-        let warns = |epochs: &usize| of_epoch(&every_other[..*epochs], Some(Guess::Class(10)), Some(&labels())).is_some();
+        let warns = |epochs: &usize| {
+            of_epoch(&every_other[..*epochs], Some(Guess::Class(10)), Some(&labels())).is_some()
+        };
         assert_eq!(Vec::from_iter((1..=14).filter(warns)), [12], "after the sixth validation");
         let learns: Vec<_> = (1..10).map(|k| (falling(k), falling(k))).collect();
         assert_eq!(warned(&learns), [0; 0]);
