@@ -63,8 +63,8 @@ impl Classifier {
 
     /// Brings a trained network onto a device, for batches of up to `batch` pictures.
     ///
-    /// # Errors [`Error::Run`] as [`Trained::model`]; [`Error::Option`] for batches of 0; errors of the
-    /// device.
+    /// # Errors
+    /// [`Error::Run`] as [`Trained::model`]; [`Error::Option`] for batches of 0; errors of the device.
     pub fn new(trained: &Trained, device: &Device, batch: usize) -> Result<Self> {
         if batch == 0 {
             return Err(Error::about("the size of a batch", 0, "at least 1"));
