@@ -14,7 +14,7 @@ use towers_runs::{RUNS, RunSummary, list, shown};
 const LONGEST: usize = 60;
 const LONGEST_CELL: usize = 400;
 
-/// What a run doesn't have.
+/// The cell of a value that a run lacks.
 const NONE: &str = "-";
 
 const HEAD: [&str; 9] = [

@@ -271,7 +271,7 @@ pub fn keras_cnn_on_14() -> Config {
     config
 }
 
-/// What a Python script prints about a folder or file. Where Python lacks a module of it, says so.
+/// The output of a Python script about a folder or file. Where Python lacks a module of it, says so.
 ///
 /// # Panics
 /// If the script fails for another reason.

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Other programs, and commands of Cargo that run these tests.
-const ELSEWHERE: [(&str, &str); 16] = [
+const ELSEWHERE: [(&str, &str); 17] = [
     ("git clone", "it needs a network"),
     ("towers train --dataset mnist", "it needs a network; `grey.rs` trains on files of this format"),
     ("towers train --dataset fashion-mnist", "it needs a network; `grey.rs` trains on files of this format"),
@@ -20,6 +20,7 @@ const ELSEWHERE: [(&str, &str); 16] = [
     ("cargo run", "Cargo is locked while tests run; examples are built with the tests"),
     ("cargo xtask", "`xtask` checks its commands in its own tests"),
     ("mdbook", "it is a program of others"),
+    ("mlflow ui", "it is a program of others"),
     ("torchrun", "it needs several GPUs"),
     ("mpirun", "it needs an MPI; the step `mpi` tests it"),
     (

@@ -53,17 +53,17 @@ impl LogLine {
         LogLine::new(Level::Info, event, message)
     }
 
-    /// What helps after an error.
+    /// A hint after an error.
     pub fn hint(message: impl Into<String>) -> Self {
         LogLine::new(Level::Hint, "hint", message)
     }
 
-    /// What should not be, and does not end the run.
+    /// A fault that does not end the run.
     pub fn warning(message: impl Into<String>) -> Self {
         LogLine::new(Level::Warning, "warning", message)
     }
 
-    /// What ends the run.
+    /// The error that ends the run.
     pub fn error(message: impl Into<String>) -> Self {
         LogLine::new(Level::Error, "error", message)
     }

@@ -367,7 +367,7 @@ impl Observer for Mlflow {
 
 impl Drop for Mlflow {
     fn drop(&mut self) {
-        // A run that fails tells no observer. What can't be written then is lost.
+        // A run that fails tells no observer. An error of writing is lost here.
         let _ = self.end(FAILED);
     }
 }

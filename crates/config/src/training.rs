@@ -111,7 +111,7 @@ options! {
         labels: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--labels FILE", with brief("A CSV file with the class of each picture");
         /// The columns of --labels with the pictures and with their classes, as in image,label; with more names, each further column is a class with 0 and 1
         label_columns: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--label-columns PATH,LABEL";
-        /// What separates the classes of a picture in --labels, as a space; by default |
+        /// The separator of the classes of a picture in --labels, such as a space; by default |
         label_separator: Option<String> = None, Kind::Text, "--label-separator SEP";
         /// The class folders to train on, in place of --dataset; the classes are those of this folder
         train_dir: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--train-dir DIR";

@@ -13,7 +13,7 @@ const CHANNELS: usize = 3;
 const LEN: usize = SIZE * SIZE * CHANNELS;
 const BATCH: usize = 2;
 
-/// A convolution that copies the image, and behind it all that a head may have.
+/// A convolution that copies the image, then all that a head may have.
 fn head(classes: usize) -> (Graph, Value) {
     let mut graph = Graph::new("test", [SIZE, SIZE, CHANNELS]);
     let x = graph.add_named("copy", Conv2D::new(CHANNELS, 1), graph.input()).unwrap();
@@ -64,7 +64,7 @@ fn expected(network: &mut Network, images: &[f32], classes: &[usize]) -> Vec<f64
             network.evaluate_pass().unwrap();
             let scores = network.scores().unwrap();
             let row = &scores[sample * known..][..known];
-            // Of a single score, which is that of class 1, the other one is the opposite.
+            // A single score is that of class 1. The score of class 0 is its opposite.
             f64::from(if row[0] == 0.0 && class == 0 && known == 2 { -row[1] } else { row[class] })
         };
         let mut weights = [0.0; CHANNELS];

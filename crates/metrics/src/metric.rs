@@ -63,7 +63,7 @@ pub trait Metric: Send + Sync {
     /// The value; NaN where it is not defined, as without samples.
     fn value(&self, counts: &[u64]) -> f64;
 
-    /// The metric of samples with any number of classes each. By default there is none.
+    /// The metric of samples with any number of classes each. `None` by default.
     fn multi_label(&self) -> Option<Box<dyn MultiLabel>> {
         None
     }

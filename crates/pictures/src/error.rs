@@ -56,7 +56,7 @@ pub enum Error {
     Splits {
         /// The data set's folder.
         path: PathBuf,
-        /// What is wrong with it, and the remedy.
+        /// The fault, and the remedy.
         reason: String,
     },
 
@@ -78,7 +78,7 @@ pub enum Error {
     Table {
         /// Its file.
         path: PathBuf,
-        /// What is wrong with it, and the remedy.
+        /// The fault, and the remedy.
         reason: String,
     },
 
@@ -87,7 +87,7 @@ pub enum Error {
     Columns {
         /// Its file.
         path: PathBuf,
-        /// What is not clear.
+        /// The question that is open.
         reason: String,
         /// The names of its columns.
         columns: Vec<String>,

@@ -18,12 +18,12 @@ pub(crate) struct Picture {
     pub(crate) classes: Option<Arc<[u16]>>,
 }
 
-/// What is told of a source beside the pictures of its classes.
+/// Notes on a source, besides the pictures of its classes.
 #[derive(Default)]
 pub(crate) struct Others {
     /// The table, if there is one.
     pub(crate) table: Option<PathBuf>,
-    /// What was understood of the table.
+    /// How the table was read.
     pub(crate) told: Vec<String>,
     /// A label of the table that looks like a list, and what seems to separate it.
     pub(crate) lists: Option<(String, char)>,
@@ -38,7 +38,7 @@ pub(crate) struct Others {
 /// The pictures of a split that is not held back from training.
 pub(crate) struct Own {
     pub(crate) pictures: Vec<Picture>,
-    /// What they come from, such as `val/`.
+    /// Their origin, such as `val/`.
     pub(crate) from: String,
 }
 

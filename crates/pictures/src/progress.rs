@@ -26,14 +26,14 @@ pub enum Progress<'a> {
     Table {
         /// Its file.
         file: &'a Path,
-        /// What was understood.
+        /// How it was read.
         note: &'a str,
     },
     /// Many labels of a table look like [lists](crate::Table::label_separator).
     Lists {
         /// One of them.
         label: &'a str,
-        /// What seems to separate its classes.
+        /// The likely separator of its classes.
         separator: char,
     },
     /// Pictures of the folder that the table does not list.

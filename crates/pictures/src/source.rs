@@ -7,7 +7,7 @@ use crate::listing::Listing;
 use crate::splits::Splits;
 use crate::table::Table;
 
-/// What says which pictures there are, and which class each has.
+/// Where the list of pictures and their classes comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// A folder of class folders, or of splits that hold class folders.

@@ -33,11 +33,11 @@ pub struct Xent {
     pub label_smoothing: f32,
     /// Factor on the gradient: 1 over the number of samples of the whole global batch.
     pub scale: f32,
-    /// What a sample is compared with.
+    /// The labels of one sample.
     pub labels: Labels,
 }
 
-/// What each sample of a batch is compared with.
+/// The form of the labels of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labels {
     /// One label.

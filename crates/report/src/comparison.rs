@@ -4,7 +4,7 @@ use crate::{RunReport, figures, settings};
 use towers_callbacks::{EpochRecord, Monitor, figure, metric_names};
 use towers_plot::Chart;
 
-/// What differs between runs, as rows of a table: a name, and the value of each run that has one.
+/// The differences between runs, as rows of a table: a name, and the value of each run that has one.
 ///
 /// The first rows are the metrics: the last value and the best one, by the direction in which the metric improves. They follow whether or
 /// not they differ. Then come the size of the network, version, system and devices, and the options, where two runs differ.

@@ -37,7 +37,7 @@ pub(crate) fn heat(map: &[f32], [height, width]: [usize; 2]) -> Option<RgbaImage
     let highest = map.iter().copied().fold(0.0, f32::max);
     let pixel = |value: &f32| {
         let share = value / highest;
-        // From yellow to red.
+        // Yellow to red.
         [255, (220.0 * (1.0 - share)) as u8, 0, (160.0 * share) as u8]
     };
     let pixels = (highest > 0.0 && highest.is_finite()).then(|| map.iter().flat_map(pixel).collect());

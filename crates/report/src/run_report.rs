@@ -153,12 +153,12 @@ fn shown(classifier: &mut Classifier, split: &Split, mistakes: &[Mistake]) -> Ve
     pixels.into_iter().zip(mistakes).map_while(of_mistake).collect()
 }
 
-/// What a network says of an image.
+/// The answer of a network for an image.
 struct Ranked {
     taken_for: usize,
     /// The probability of that.
     confidence: f32,
-    /// Of two classes, by how much the score of the second one is higher.
+    /// With two classes: the score of the second less that of the first.
     score: f64,
 }
 

@@ -471,7 +471,7 @@ impl<'a> Description<'a> {
         Description { layers, ..self }
     }
 
-    /// Whether an image has any number of classes: each has a sigmoid of its own. By default it has one of them.
+    /// Whether an image has any number of classes, each with a sigmoid; otherwise an image has one class.
     pub fn multi_label(self, multi_label: bool) -> Self {
         Description { multi_label, ..self }
     }

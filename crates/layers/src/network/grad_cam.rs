@@ -142,7 +142,7 @@ fn map(activation: &[f32], gradient: &[f32], channels: usize) -> Vec<f32> {
     activation.chunks(channels).map(of_pixel).collect()
 }
 
-/// What both parts exchange: the activation, the gradient of the class scores, and that of the activation.
+/// The tensors that both parts exchange: the activation, the gradient of the class scores, and that of the activation.
 struct Outside<'a> {
     classes: &'a [usize],
     activation: Vec<f32>,

@@ -17,7 +17,7 @@ use towers_program::{Device, Layout, Memory, Phase, Span, StepArgs, TensorId, Vi
 pub struct Metrics {
     /// The sum of the losses.
     pub loss_sum: f64,
-    /// The number of samples that were classified correctly. Of a multi-label network, each counts as the share of its right classes.
+    /// The number of samples that were classified correctly. A sample of a multi-label network counts as the share of its right classes.
     pub correct: f64,
 }
 

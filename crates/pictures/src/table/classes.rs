@@ -11,7 +11,7 @@ use crate::table::index::Index;
 use crate::table::rows::{Label, Row, Rows};
 use crate::table::text::Text;
 
-/// What separates the classes of a picture unless told otherwise.
+/// The default separator of the classes of a picture.
 const SEPARATOR: &str = "|";
 
 /// The most numbers that multi-hot rows may take: one for each picture and class.

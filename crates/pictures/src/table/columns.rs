@@ -62,7 +62,7 @@ pub(crate) struct Columns {
     pub(crate) labels: Labels,
     pub(crate) split: Option<Split>,
     pub(crate) has_header: bool,
-    /// What was understood, for users.
+    /// How the columns were read, for users.
     pub(crate) told: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Index {
     sorted: [Vec<u32>; KEYS.len()],
 }
 
-/// What a table may call a picture: its path within the folder, the path without ending, its name alone, and that without ending.
+/// The names of a picture in a table: its path within the folder, the path without ending, its name alone, and that without ending.
 const KEYS: [fn(&str) -> &str; 4] = [|path| path, stem, file_name, |path| stem(file_name(path))];
 
 fn stem(path: &str) -> &str {

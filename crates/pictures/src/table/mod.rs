@@ -70,12 +70,12 @@ impl Table {
         Table { folder: Some(folder.into()), ..self }
     }
 
-    /// The names of the column of pictures and of that of classes. Of more than two, all but the first are classes, with 0 and 1.
+    /// The names of the column of pictures and of that of classes. If there are more than two, all but the first are classes, with 0 and 1.
     pub fn columns(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Table { columns: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// What separates the classes of one picture, as a space in `haze primary`. It makes the splits
+    /// The separator of the classes of one picture, as a space in `haze primary`. It makes the splits
     /// [multi-hot](crate::Split::multi_hot).
     pub fn label_separator(self, separator: impl Into<String>) -> Self {
         Table { separator: Some(separator.into()), ..self }

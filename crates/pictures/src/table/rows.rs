@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub(crate) line: u64,
 }
 
-/// What a table says about the classes of a picture.
+/// The classes of a picture as a table gives them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Label {
     /// A text.

@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 /// The most bytes of a table. That of ImageNet's 1.3 million pictures has 50 MB.
 const MOST: u64 = 256 << 20;
 
-/// What may separate fields, the likeliest first.
+/// Separators of fields, the likeliest first.
 const SEPARATORS: [u8; 3] = *b",;\t";
 
 /// A table in memory.
 pub(crate) struct Text {
     path: PathBuf,
     text: String,
-    /// What separates its fields.
+    /// The separator of its fields.
     pub(crate) separator: u8,
 }
 

@@ -36,7 +36,7 @@ fn read(table: Table) -> towers_pictures::Result<(Dataset, Vec<String>)> {
     Ok((data, told))
 }
 
-/// What is told of a table in a folder, without the folder.
+/// The notes on a table in a folder, without the folder.
 fn told(dir: &Path, text: &str) -> (Dataset, Vec<String>) {
     let (data, told) = read(table_in(dir, text)).unwrap_or_else(|error| panic!("{text}: {error}"));
     let file = format!("{}: ", dir.join("labels.csv").display());

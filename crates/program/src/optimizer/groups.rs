@@ -46,7 +46,7 @@ impl Grouped {
         self.0.iter().map(of).sum()
     }
 
-    /// What of `at` a step takes in `epoch`; frozen runs at a rate of 0.
+    /// The parts of `at` that a step takes in `epoch`; frozen ones have a rate of 0.
     pub(super) fn runs(&self, epoch: u64, at: Span) -> impl Iterator<Item = ParamRun> {
         self.0.iter().filter(move |(_, trained)| epoch < trained.end).filter_map(move |(run, trained)| {
             let (from, to) = (run.at.offset.max(at.offset), run.at.end().min(at.end()));

@@ -66,7 +66,7 @@ pub(crate) fn cross_entropy(
     }
 }
 
-/// Of a sigmoid for each class, with multi-hot labels.
+/// The loss of a sigmoid for each class, with multi-hot labels.
 pub(crate) fn binary_cross_entropy(
     xent: &Xent,
     logits: Input,

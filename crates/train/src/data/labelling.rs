@@ -9,7 +9,7 @@ const UNBALANCED: usize = 10;
 /// The most weights that a note has.
 const SHOWN: usize = 10;
 
-/// What the samples of a split are compared with, besides their labels.
+/// The targets of a split's samples, besides their labels.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Labelling {
     /// Nothing.

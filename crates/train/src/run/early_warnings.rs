@@ -33,7 +33,7 @@ pub(crate) enum Guess {
 }
 
 impl Guess {
-    /// Of a network that gives all answers the same probability.
+    /// The loss of a network that gives all answers the same probability.
     fn loss(self) -> f64 {
         match self {
             Guess::Class(classes) => (classes.max(2) as f64).ln(),
@@ -51,7 +51,7 @@ impl fmt::Display for Guess {
     }
 }
 
-/// What the accuracies of a run are compared with.
+/// The accuracy of guessing, to compare a run with.
 pub(crate) struct Labels {
     /// The share of the most frequent class of the validation images: the best accuracy without a look at them.
     share: f64,
@@ -61,7 +61,7 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// Of these validation images, each with one label.
+    /// That of these validation images, each with one label.
     pub(crate) fn new(labels: &[u16], steps_per_epoch: u64) -> Self {
         let mut counts = HashMap::new();
         labels.iter().for_each(|label| *counts.entry(label).or_insert(0) += 1);

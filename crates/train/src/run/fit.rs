@@ -151,7 +151,7 @@ pub(crate) struct Run<'o> {
     notes: Vec<Message>,
     /// What the user should know before the first step.
     pub(crate) warnings: Vec<Message>,
-    /// What its accuracies are compared with, unless an image has several labels.
+    /// The accuracy of guessing, unless an image has several labels.
     labels: Option<Labels>,
     /// The warnings so far that came after a step.
     warned: Vec<Message>,

@@ -12,9 +12,9 @@ pub(crate) struct RunData {
     /// The augmentation with the steps of `input`, and with the measured values for the others.
     pub(crate) augmentation: ImageDataGenerator,
     pub(crate) classes: Vec<String>,
-    /// What training samples are compared with.
+    /// The targets of training samples.
     pub(crate) labelling: Labelling,
-    /// What the samples to validate on are compared with.
+    /// The targets of validation samples.
     pub(crate) val_labelling: Labelling,
     pub(crate) dataset: String,
     pub(crate) fingerprint: Fingerprint,
