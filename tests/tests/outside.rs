@@ -51,8 +51,8 @@ const PROJECTS: [Project; 13] = [
             "(2, 8, 8, 3) of [0, 1], streamed: true",
             "the first pixel is [255, 0, 0]",
         ],
-        packages: 37,
-        with_features: 37,
+        packages: 43,
+        with_features: 43,
     },
     Project {
         crates: &["cifar", "augment"],

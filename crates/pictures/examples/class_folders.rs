@@ -12,9 +12,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::create_dir_all(file.parent().expect("it is in a folder"))?;
         std::fs::write(file, &bmp)?;
     }
-    for bytes_in_memory in [u64::MAX, 0] {
-        let data =
-            Pictures::class_folders(&folder).image_size(8, 8).on_demand_above(bytes_in_memory).read()?;
+    for in_memory in [u64::MAX, 0] {
+        let data = Pictures::class_folders(&folder).image_size(8, 8).on_demand_above(in_memory).read()?;
         for batch in data.train.batches(2) {
             let (images, labels) = batch?;
             println!("{:?} of {:?}, streamed: {}", images.dim(), labels.to_vec(), data.train.files.is_some());
