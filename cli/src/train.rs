@@ -71,8 +71,10 @@ fn run_first(
     let resume = resume.as_ref();
     folder.check()?;
     let data = load(&mut config, args, resume, true)?;
-    if args.options.has_auto_batch() && resume.is_none() {
-        choose_batch(&mut config, args, &data, &devices)?;
+    match args.options.has_auto_batch() {
+        true if resume.is_none() => choose_batch(&mut config, args, &data, &devices)?,
+        true => note(format_args!("--batch-size auto: {}, as the run has begun", config.training.batch_size)),
+        false => {}
     }
     let mut status = None;
     let processes = process.as_ref().map_or(1, Process::world);

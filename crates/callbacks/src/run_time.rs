@@ -126,7 +126,7 @@ impl RunTime {
     /// The epochs to come that are validated, the current one included.
     fn validations_left(&self) -> u64 {
         let every = self.validate_every.max(1);
-        self.epochs.div_ceil(every) - (self.done / every).min(self.epochs.div_ceil(every))
+        self.epochs.div_ceil(every).saturating_sub(self.done / every)
     }
 
     /// A duration in its largest units: `45s`, `12m`, `2h03m`, `3d04h`.

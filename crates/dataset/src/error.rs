@@ -39,7 +39,9 @@ pub enum Error {
 
     /// Splits whose multi-hot rows do not have a column for each class.
     #[error(
-        "the multi-hot rows to train on have {train:?} columns, those to test on {test:?}; there are {classes} classes"
+        "the labels to train on are {}, those to test on {}; there are {classes} classes",
+        columns(*train),
+        columns(*test)
     )]
     Classes {
         /// The columns of the training split, if its images have several labels.
@@ -84,4 +86,10 @@ pub enum Error {
     /// Images in [files](crate::Files) that can't be decoded: the error of their decoder.
     #[error(transparent)]
     Decode(BoxError),
+}
+
+/// The labels of a split in words.
+fn columns(multi_hot: Option<usize>) -> String {
+    multi_hot
+        .map_or("one for each image".to_owned(), |columns| format!("multi-hot rows of {columns} columns"))
 }

@@ -33,7 +33,7 @@ pub struct Xent {
     pub label_smoothing: f32,
     /// Factor on the gradient: 1 over the number of samples of the whole global batch.
     pub scale: f32,
-    /// The labels of one sample.
+    /// The form of the labels.
     pub labels: Labels,
 }
 

@@ -193,14 +193,14 @@ impl Classifier {
                 let (draws, weight) = self.views[view].clone();
                 let logits = self.logits_of(draws, batch)?;
                 let log_weight = f64::from(weight).ln();
-                for ((log, absence), &logit) in logs.iter_mut().zip(&mut absences).zip(&logits) {
-                    let logit = f64::from(logit);
-                    // The logarithm of a sigmoid.
-                    let [has, lacks] = [logit, -logit].map(|x| -log_of_sum([0.0, -x].into_iter()));
-                    *log = log_of_sum([*log, has + log_weight].into_iter());
-                    *absence = log_of_sum([*absence, lacks + log_weight].into_iter());
-                }
-                if !absences.is_empty() {
+                if self.is_multi_label() {
+                    for ((log, absence), &logit) in logs.iter_mut().zip(&mut absences).zip(&logits) {
+                        let logit = f64::from(logit);
+                        // The logarithm of a sigmoid.
+                        let [has, lacks] = [logit, -logit].map(|x| -log_of_sum([0.0, -x].into_iter()));
+                        *log = log_of_sum([*log, has + log_weight].into_iter());
+                        *absence = log_of_sum([*absence, lacks + log_weight].into_iter());
+                    }
                     continue;
                 }
                 for (logs, logits) in logs.chunks_mut(classes).zip(logits.chunks(classes)) {

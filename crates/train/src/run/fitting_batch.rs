@@ -84,7 +84,9 @@ fn fitting(
         Ok::<_, Error>(free.is_none_or(|free| needed <= free / 8 * 7))
     };
     let learned = images - (images as f64 * training.augmentation.validation_split) as usize;
-    let parts = training.virtual_replicas.unwrap_or(devices.len());
+    // The batches of a step.
+    let parts =
+        training.virtual_replicas.unwrap_or(devices.len()).saturating_mul(training.gradient_accumulation);
     let has_steps = |batch: usize| batch.saturating_mul(parts).saturating_mul(STEPS) <= learned;
     let mut size = 1;
     if !fits(size)? {
@@ -154,6 +156,8 @@ mod tests {
         assert_eq!([of(&config, 639, 1).size, of(&config, 640, 2).size, of(&config, 3, 1).size], [32, 32, 1]);
         config.training.augmentation.validation_split = 0.5;
         assert_eq!(of(&config, 640, 1).size, 32);
+        let accumulating = config.with(|config| config.training.gradient_accumulation = 4);
+        assert_eq!(of(&accumulating, 640, 1).size, 8, "a step takes four batches");
         config.training.virtual_replicas = Some(4);
         assert_eq!(of(&config, 640, 1).size, 8, "of each virtual replica");
     }
