@@ -1,6 +1,6 @@
 //! The speed of every convolution and dense layer of the recipes' networks, beside the CPU's peak.
 //!
-//! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet|resnext50|pointwise] [LAYER] [--bf16]`
+//! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet|resnet18|resnext50|pointwise] [LAYER] [--bf16]`
 //!
 //! With one thread, time is the processor's, so that other programs on the machine hardly show; with more it is the
 //! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.
@@ -71,6 +71,20 @@ fn minigooglenet(n: usize) -> Vec<Layer> {
     layers.push(Layer::conv(Shape::new(n, 32, 32, 80), 80, 3, 2, false));
     layers.push(Layer::conv(Shape::new(n, 15, 15, 144), 96, 3, 2, false));
     layers.push(Layer::dense(n, 336, 10));
+    layers
+}
+
+/// The 3x3 layers of ResNet-18 for 32x32 images, each once.
+fn resnet18(n: usize) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    let mut inputs = 64;
+    for (side, c) in [(32, 64), (16, 128), (8, 256), (4, 512)] {
+        if c > inputs {
+            layers.push(Layer::conv(Shape::new(n, 2 * side, 2 * side, inputs), c, 3, 2, true));
+        }
+        layers.push(Layer::conv(Shape::new(n, side, side, c), c, 3, 1, true));
+        inputs = c;
+    }
     layers
 }
 
@@ -189,6 +203,7 @@ fn main() -> Result<()> {
     for (name, n, layers) in [
         ("keras_cnn", 128, keras_cnn(128)),
         ("minigooglenet", 64, minigooglenet(64)),
+        ("resnet18", 64, resnet18(64)),
         ("resnext50", 16, resnext50(16)),
         ("pointwise", 16, pointwise(16)),
     ] {

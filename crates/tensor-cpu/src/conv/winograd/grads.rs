@@ -22,10 +22,16 @@ const MIN_TASKS: usize = 8;
 const TASK_TILES: usize = 64;
 const PARTIALS_LEN: usize = 9 << 19;
 
+/// Tiles that a task of a round transforms.
+const TRANSFORMED_TILES: usize = 4;
+
 /// How the gradient of the weights is cut up, by the shapes and the vectors' width alone.
 ///
 /// The tiles are cut into parts and the inputs into ranges. A task sums one part for one range of inputs and all outputs, at
 /// every position. Then the sums of the parts are added, in their order, and transformed back.
+///
+/// Sums that don't stay in the cache are those of one part. All threads then transform a chunk, once for all inputs, and its
+/// positions are tasks.
 struct Plan {
     kernels: &'static Kernels,
     transforms: &'static Transforms,
@@ -36,8 +42,9 @@ struct Plan {
     outputs: usize,
     parts: usize,
     ranges: usize,
-    /// Tiles that are summed over at once.
+    /// Tiles that are summed over at once, and whether by all threads.
     chunk: usize,
+    far: bool,
     /// Vectors of outputs; panels that they form.
     vectors: usize,
     panels: usize,
@@ -54,7 +61,9 @@ impl Plan {
         let ranges = MIN_TASKS.div_ceil(parts).min(conv.inputs.div_ceil(2 * BLOCK));
         let each = size.positions() * (conv.inputs.div_ceil(ranges) + conv.outputs);
         let rest = CACHE_LEN.saturating_sub(sums / ranges) / each;
-        let chunk = if rest < CHUNK_TILES[0] { FAR_TILES } else { rest.min(CHUNK_TILES[1]) };
+        let far = rest < CHUNK_TILES[0];
+        let chunk = if far { FAR_TILES } else { rest.min(CHUNK_TILES[1]) };
+        let far = far && parts == 1;
         Plan {
             kernels,
             transforms: Transforms::of(cpu.simd(), size),
@@ -64,8 +73,9 @@ impl Plan {
             inputs: conv.inputs,
             outputs: conv.outputs,
             parts,
-            ranges,
+            ranges: if far { 1 } else { ranges },
             chunk,
+            far,
             vectors,
             panels,
         }
@@ -97,9 +107,14 @@ impl Plan {
         [self.input_step(), self.padded()].map(|step| self.chunk * step + BLOCK)
     }
 
-    /// Elements for one thread.
+    /// Elements for one thread, or for all in a round.
     fn worker_len(&self) -> usize {
         self.positions() * self.chunk_len().iter().sum::<usize>()
+    }
+
+    /// Elements for all threads.
+    fn work_len(&self, threads: usize) -> usize {
+        self.worker_len() * if self.far { 1 } else { threads }
     }
 
     /// Elements of the sums at one position, and of a part.
@@ -117,7 +132,7 @@ impl Plan {
 /// Elements of scratch memory that [`run`] needs.
 pub(crate) fn scratch_len(cpu: &Cpu, size: Size, conv: &Conv2d, x: Layout, dy: Layout) -> usize {
     let plan = Plan::new(cpu, size, conv, x, dy);
-    plan.zeros_len() + plan.parts * plan.sums_len()[1] + cpu.pool().count() * plan.worker_len()
+    plan.zeros_len() + plan.parts * plan.sums_len()[1] + plan.work_len(cpu.pool().count())
 }
 
 /// Computes the gradient of the weights.
@@ -127,13 +142,17 @@ pub(crate) fn run(cpu: &Cpu, size: Size, conv: &Conv2d, x: View<[f32]>, dy: View
     let (zeros, rest) = scratch.split_at_mut(plan.zeros_len());
     zeros.fill(0.0);
     let (sums, workers) = rest.split_at_mut(plan.parts * plan.sums_len()[1]);
-    let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
     let job = Job { plan: &plan, x: x.data, dy: dy.data, zeros, sums: Shards::new(sums) };
-    cpu.pool().run_on(plan.parts * plan.ranges, &|thread, task| {
-        // SAFETY: a thread runs one task at a time.
-        let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
-        job.task(task / plan.ranges, plan.range(task % plan.ranges), memory);
-    });
+    if plan.far {
+        job.rounds(cpu, workers);
+    } else {
+        let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
+        cpu.pool().run_on(plan.parts * plan.ranges, &|thread, task| {
+            // SAFETY: a thread runs one task at a time.
+            let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
+            job.task(task / plan.ranges, plan.range(task % plan.ranges), memory);
+        });
+    }
     transform_back(cpu, &plan, sums, dw);
 }
 
@@ -151,77 +170,85 @@ impl Job<'_> {
     fn task(&self, part: usize, range: Range<usize>, memory: &mut [f32]) {
         let plan = self.plan;
         let tiles = portion(plan.tiles.count(), plan.parts, part);
-        let (inputs, gradients) = memory.split_at_mut(plan.positions() * plan.chunk_len()[0]);
         for start in tiles.clone().step_by(plan.chunk) {
             let chunk = start..(start + plan.chunk).min(tiles.end);
-            self.transform(&chunk, &range, inputs, gradients);
+            self.transform(&chunk, &range, &Shards::new(memory), 0);
             for position in 0..plan.positions() {
-                let [of_inputs, of_gradients] = plan.chunk_len();
-                self.multiply(
-                    part * plan.sums_len()[1] + position * plan.sums_len()[0],
-                    &range,
-                    chunk.len(),
-                    &inputs[position * of_inputs..][..of_inputs],
-                    &gradients[position * of_gradients..][..of_gradients],
-                    start > tiles.start,
-                );
+                self.multiply([part, position], &range, chunk.len(), memory, start > tiles.start);
             }
         }
     }
 
-    /// What is under some tiles, as (position, tile, channel), of a range of inputs and of all gradients.
-    fn transform(
-        &self,
-        tiles: &Range<usize>,
-        range: &Range<usize>,
-        inputs: &mut [f32],
-        gradients: &mut [f32],
-    ) {
-        let plan = self.plan;
+    /// All sums, by all threads.
+    fn rounds(&self, cpu: &Cpu, memory: &mut [f32]) {
+        let (plan, all) = (self.plan, 0..self.plan.inputs);
+        for start in (0..plan.tiles.count()).step_by(plan.chunk) {
+            let chunk = start..(start + plan.chunk).min(plan.tiles.count());
+            {
+                let to = Shards::new(memory);
+                cpu.pool().run(chunk.len().div_ceil(TRANSFORMED_TILES), &|task| {
+                    let first = task * TRANSFORMED_TILES;
+                    let end = (start + first + TRANSFORMED_TILES).min(chunk.end);
+                    self.transform(&(start + first..end), &all, &to, first);
+                });
+            }
+            cpu.pool().run(plan.positions(), &|position| {
+                self.multiply([0, position], &all, chunk.len(), memory, start > 0);
+            });
+        }
+    }
+
+    /// What is under some tiles, the `first` ones of a chunk and further, as (position, tile, channel): a range of inputs, and
+    /// behind those of all positions all gradients.
+    fn transform(&self, tiles: &Range<usize>, range: &Range<usize>, to: &Shards, first: usize) {
+        let (plan, [of_inputs, of_gradients]) = (self.plan, self.plan.chunk_len());
         assert!(plan.x.end() <= self.x.len() && plan.dy.end() <= self.dy.len());
         assert!(self.zeros.len() >= plan.inputs.max(plan.outputs));
+        assert!(plan.worker_len() <= to.len() && first + tiles.len() <= plan.chunk);
         let zeros = self.zeros.as_ptr();
         let mut x = plan.x;
         x.offset += range.start;
         for (i, tile) in tiles.clone().enumerate() {
-            let from = plan.tiles.inputs(tile, x, self.x.as_ptr(), zeros);
-            let of_inputs = Spread {
-                from: from.as_ptr(),
-                channels: range.len(),
-                to: inputs[i * plan.input_step()..].as_mut_ptr(),
-                position: plan.chunk_len()[0],
-                block: BLOCK,
-                ahead: plan.tiles.step(x),
-            };
-            let from = plan.tiles.outputs(tile, plan.dy, self.dy.as_ptr(), zeros);
-            let of_gradients = Spread {
-                from: from.as_ptr(),
-                channels: plan.outputs,
-                to: gradients[i * plan.padded()..].as_mut_ptr(),
-                position: plan.chunk_len()[1],
-                block: BLOCK,
-                ahead: plan.tiles.step(plan.dy),
-            };
+            let x_pixels = plan.tiles.inputs(tile, x, self.x.as_ptr(), zeros);
+            let dy_pixels = plan.tiles.outputs(tile, plan.dy, self.dy.as_ptr(), zeros);
             // SAFETY: the kernels fit the processor; pixels lie in the tensors, or are zeros; there is a place for every
-            // position and tile of a chunk.
+            // position and tile of a chunk, and those of a tile are written by one task.
             unsafe {
-                (plan.transforms.input)(&of_inputs);
-                (plan.transforms.gradient)(&of_gradients);
+                (plan.transforms.input)(&Spread {
+                    from: x_pixels.as_ptr(),
+                    channels: range.len(),
+                    to: to.as_ptr().add((first + i) * plan.input_step()),
+                    position: of_inputs,
+                    block: BLOCK,
+                    ahead: plan.tiles.step(x),
+                });
+                (plan.transforms.gradient)(&Spread {
+                    from: dy_pixels.as_ptr(),
+                    channels: plan.outputs,
+                    to: to.as_ptr().add(plan.positions() * of_inputs + (first + i) * plan.padded()),
+                    position: of_gradients,
+                    block: BLOCK,
+                    ahead: plan.tiles.step(plan.dy),
+                });
             }
         }
     }
 
-    /// The sums over a chunk of tiles at one position, from `sums` on.
+    /// The sums of a part over a chunk of tiles at one position, from what they were transformed to.
     fn multiply(
         &self,
-        sums: usize,
+        [part, position]: [usize; 2],
         range: &Range<usize>,
         tiles: usize,
-        inputs: &[f32],
-        gradients: &[f32],
+        transformed: &[f32],
         add: bool,
     ) {
-        let (plan, lanes) = (self.plan, self.plan.kernels.width);
+        let (plan, lanes, [of_inputs, of_gradients]) =
+            (self.plan, self.plan.kernels.width, self.plan.chunk_len());
+        let sums = part * plan.sums_len()[1] + position * plan.sums_len()[0];
+        let (inputs, gradients) = transformed.split_at(plan.positions() * of_inputs);
+        let inputs = &inputs[position * of_inputs..][..of_inputs];
+        let gradients = &gradients[position * of_gradients..][..of_gradients];
         let mut tile = GradTile {
             a: inputs.as_ptr(),
             a_steps: [plan.input_step(), 0, 0],

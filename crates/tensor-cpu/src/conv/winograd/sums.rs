@@ -15,6 +15,13 @@ const TASK_LEN: usize = 104 << 10;
 /// At least so many tasks are wanted.
 const MIN_TASKS: usize = 8;
 
+/// From so many elements on, transformed weights are far from the cores: every task would read them again.
+const FAR_WEIGHTS: usize = 1 << 20;
+
+/// Tiles of a round, and those of them that a task transforms.
+const ROUND_TILES: usize = 64;
+const TRANSFORMED_TILES: usize = 4;
+
 /// A pass over a convolution: its outputs from its inputs, or, with the kernel turned around, its inputs' gradients from its
 /// outputs'.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +50,7 @@ impl Pass {
     /// Elements of scratch memory that [`Pass::run`] needs.
     pub fn scratch_len(&self, cpu: &Cpu) -> usize {
         let plan = Plan::new(self, cpu);
-        plan.zeros_len() + plan.weights_len().next_multiple_of(BLOCK) + cpu.pool().count() * plan.worker_len()
+        plan.zeros_len() + plan.weights_len().next_multiple_of(BLOCK) + plan.work_len(cpu.pool().count())
     }
 
     /// Computes all outputs of the pass.
@@ -52,30 +59,38 @@ impl Pass {
         let mut scratch = cpu.scratch(self.scratch_len(cpu));
         let (zeros, rest) = scratch.split_at_mut(plan.zeros_len());
         zeros.fill(0.0);
-        let (weights, workers) = rest.split_at_mut(plan.weights_len().next_multiple_of(BLOCK));
+        let (weights, work) = rest.split_at_mut(plan.weights_len().next_multiple_of(BLOCK));
         transform_weights(cpu, &plan, w, weights);
-        let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
         let job = Job { plan: &plan, source, zeros, weights, finish, out: Shards::new(out) };
-        cpu.pool().run_on(plan.tiles.count().div_ceil(plan.task), &|thread, task| {
+        let pieces = plan.tiles.count().div_ceil(plan.piece);
+        let tiles = |piece: usize| piece * plan.piece..((piece + 1) * plan.piece).min(plan.tiles.count());
+        if plan.far {
+            (0..pieces).for_each(|piece| job.round(cpu, tiles(piece), work));
+            return;
+        }
+        let (worker_len, workers) = (plan.worker_len(), Shards::new(work));
+        cpu.pool().run_on(pieces, &|thread, piece| {
             // SAFETY: a thread runs one task at a time.
             let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
-            job.task(task, memory);
+            job.task(tiles(piece), memory);
         });
     }
 }
 
 /// How the sums of a forward pass, or of an input's gradient, are cut up, by the shapes and the vectors' width alone.
 ///
-/// A task is some tiles, one after the other. It transforms the pixels under them, multiplies the result with
-/// the transformed weights, position by position, and transforms the products back. The sums of a position
-/// overwrite the used inputs of the one before, which leaves more of the cache to weights.
+/// The tiles are cut into pieces. The pixels under a piece are transformed, the result is multiplied with the transformed
+/// weights, position by position, and the products are transformed back. Where weights stay near a core, a piece is a task.
+/// The sums of a position overwrite the used inputs of the one before, which leaves more of the cache to weights. Where they
+/// don't, all threads work on one larger piece, a round, whose positions are tasks: each weight is read once a round.
 struct Plan {
     pass: Pass,
     tiles: Tiles,
     kernels: &'static Kernels,
     transforms: &'static Transforms,
-    /// Tiles of a task.
-    task: usize,
+    /// Tiles of a piece, and whether it is a round.
+    piece: usize,
+    far: bool,
     /// Vectors of columns; panels that they form.
     vectors: usize,
     panels: usize,
@@ -93,12 +108,15 @@ impl Plan {
         let each = pass.size.positions() * pass.channels.max(vectors * kernels.width);
         let most = (TASK_LEN / each.max(1)).clamp(rows, 8 * rows) / rows * rows;
         let task = most.min(tiles.count().div_ceil(MIN_TASKS)).max(1);
+        let weights = pass.size.positions() * pass.channels * vectors * kernels.width;
+        let far = weights >= FAR_WEIGHTS && task < tiles.count();
         Plan {
             pass: *pass,
             tiles,
             kernels,
             transforms: Transforms::of(cpu.simd(), pass.size),
-            task,
+            piece: if far { ROUND_TILES.min(tiles.count()) } else { task },
+            far,
             vectors,
             panels,
         }
@@ -113,10 +131,10 @@ impl Plan {
         self.vectors * self.kernels.width
     }
 
-    /// Elements of a place: of the transformed inputs of one position, in blocks of channels, each with all tiles of a task, or of
-    /// the sums of one. Not a multiple of a page: the same element of many places is written together.
+    /// Elements of a place: of the transformed inputs of one position, in blocks of channels, each with all tiles of a piece, or
+    /// of the sums of one. Not a multiple of a page: the same element of many places is written together.
     fn place_len(&self) -> usize {
-        self.task * self.padded().max(self.pass.channels).next_multiple_of(BLOCK) + BLOCK
+        self.piece * self.padded().max(self.pass.channels).next_multiple_of(BLOCK) + BLOCK
     }
 
     fn weights_len(&self) -> usize {
@@ -128,9 +146,20 @@ impl Plan {
         self.pass.channels.next_multiple_of(BLOCK)
     }
 
-    /// Elements for one thread: a place for each position and one more, and room for outputs outside of the images.
+    /// Elements for one thread that has its own pieces: a place for each position and one more, and room for outputs outside of
+    /// the images.
     fn worker_len(&self) -> usize {
-        (self.positions() + 1) * self.place_len() + self.padded().next_multiple_of(BLOCK)
+        (self.positions() + 1) * self.place_len() + self.outside_len()
+    }
+
+    fn outside_len(&self) -> usize {
+        self.padded().next_multiple_of(BLOCK)
+    }
+
+    /// Elements for all threads.
+    fn work_len(&self, threads: usize) -> usize {
+        let of_round = 2 * self.positions() * self.place_len() + threads * self.outside_len();
+        if self.far { of_round } else { threads * self.worker_len() }
     }
 
     fn panel(&self, index: usize) -> Range<usize> {
@@ -149,33 +178,33 @@ fn transform_weights(cpu: &Cpu, plan: &Plan, w: &[f32], to: &mut [f32]) {
     let position = pass.channels * plan.padded();
     let to = Shards::new(to);
     cpu.pool().run(pass.channels.div_ceil(BLOCK), &|block| {
-        for channel in block * BLOCK..((block + 1) * BLOCK).min(pass.channels) {
-            for panel in (0..plan.panels).map(|panel| plan.panel(panel)) {
-                for vector in panel.clone() {
-                    let column = vector * lanes;
-                    let count = lanes.min(pass.columns - column);
-                    let at = plan.packed(&panel) + (channel * panel.len() + vector - panel.start) * lanes;
-                    let mut turned = [[0.0; BLOCK]; 9];
-                    let from = if pass.turned {
-                        // The weights lie as (tap, column, channel), and the last tap comes first.
-                        for (tap, lanes) in turned.iter_mut().enumerate() {
-                            let w = &w[((8 - tap) * pass.columns + column) * pass.channels + channel..];
-                            let w = w.iter().step_by(pass.channels).take(count);
-                            lanes.iter_mut().zip(w).for_each(|(to, &w)| *to = w);
-                        }
-                        core::array::from_fn(|tap| turned[tap].as_ptr())
-                    } else {
-                        core::array::from_fn(|tap| {
-                            w[(tap * pass.channels + channel) * pass.columns + column..][..count].as_ptr()
-                        })
-                    };
-                    debug_assert!((plan.positions() - 1) * position + at + lanes <= to.len());
-                    // SAFETY: the kernels fit the CPU; there are `count` lanes at each tap; every channel's
-                    // vectors have separate places.
-                    unsafe {
-                        let to = to.as_ptr().add(at);
-                        (plan.transforms.filter)(&Filter { from, lanes: count, to, position });
+        let channels = block * BLOCK..((block + 1) * BLOCK).min(pass.channels);
+        for panel in (0..plan.panels).map(|panel| plan.panel(panel)) {
+            // The channels of a block share the cache lines of weights that are turned.
+            for (vector, channel) in panel.clone().flat_map(|v| channels.clone().map(move |c| (v, c))) {
+                let column = vector * lanes;
+                let count = lanes.min(pass.columns - column);
+                let at = plan.packed(&panel) + (channel * panel.len() + vector - panel.start) * lanes;
+                let mut turned = [[0.0; BLOCK]; 9];
+                let from = if pass.turned {
+                    // The weights lie as (tap, column, channel), and the last tap comes first.
+                    for (tap, lanes) in turned.iter_mut().enumerate() {
+                        let w = &w[((8 - tap) * pass.columns + column) * pass.channels + channel..];
+                        let w = w.iter().step_by(pass.channels).take(count);
+                        lanes.iter_mut().zip(w).for_each(|(to, &w)| *to = w);
                     }
+                    core::array::from_fn(|tap| turned[tap].as_ptr())
+                } else {
+                    core::array::from_fn(|tap| {
+                        w[(tap * pass.channels + channel) * pass.columns + column..][..count].as_ptr()
+                    })
+                };
+                debug_assert!((plan.positions() - 1) * position + at + lanes <= to.len());
+                // SAFETY: the kernels fit the CPU; there are `count` lanes at each tap; every channel's
+                // vectors have separate places.
+                unsafe {
+                    let to = to.as_ptr().add(at);
+                    (plan.transforms.filter)(&Filter { from, lanes: count, to, position });
                 }
             }
         }
@@ -192,43 +221,87 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn task(&self, task: usize, memory: &mut [f32]) {
-        let plan = self.plan;
-        let tiles = task * plan.task..((task + 1) * plan.task).min(plan.tiles.count());
-        let len = plan.place_len();
+    /// A piece, by one thread.
+    fn task(&self, tiles: Range<usize>, memory: &mut [f32]) {
+        let (plan, len) = (self.plan, self.plan.place_len());
         let (places, outside) = memory.split_at_mut((plan.positions() + 1) * len);
-        self.transform(&tiles, &mut places[len..]);
+        self.transform(&tiles, &Shards::new(&mut places[len..]), 0);
         for position in 0..plan.positions() {
             let (sums, inputs) = places[position * len..][..2 * len].split_at_mut(len);
-            for panel in 0..plan.panels {
-                self.multiply(position, plan.panel(panel), tiles.len(), inputs, sums);
-            }
+            self.multiply(position, tiles.len(), inputs, sums);
         }
-        self.transform_back(&tiles, places, outside);
+        self.transform_back(&tiles, places, 0, outside);
     }
 
-    /// The inputs under some tiles, as (position, block of channels, tile, channel).
-    fn transform(&self, tiles: &Range<usize>, to: &mut [f32]) {
+    /// A piece, by all threads.
+    fn round(&self, cpu: &Cpu, tiles: Range<usize>, memory: &mut [f32]) {
+        let (plan, len) = (self.plan, self.plan.place_len());
+        let (inputs, rest) = memory.split_at_mut(plan.positions() * len);
+        let (sums, outside) = rest.split_at_mut(plan.positions() * len);
+        let groups = tiles.len().div_ceil(TRANSFORMED_TILES);
+        let group = |index: usize| {
+            let first = tiles.start + index * TRANSFORMED_TILES;
+            first..(first + TRANSFORMED_TILES).min(tiles.end)
+        };
+        {
+            let inputs = Shards::new(inputs);
+            cpu.pool()
+                .run(groups, &|index| self.transform(&group(index), &inputs, index * TRANSFORMED_TILES));
+        }
+        {
+            let sums = Shards::new(sums);
+            cpu.pool().run(plan.positions(), &|position| {
+                // SAFETY: positions do not overlap.
+                let sums = unsafe { sums.part(position * len..(position + 1) * len) };
+                self.multiply(position, tiles.len(), &inputs[position * len..][..len], sums);
+            });
+        }
+        let (sums, outside) = (&*sums, Shards::new(outside));
+        cpu.pool().run_on(groups, &|thread, index| {
+            let range = thread * plan.outside_len()..(thread + 1) * plan.outside_len();
+            // SAFETY: a thread runs one task at a time.
+            let outside = unsafe { outside.part(range) };
+            self.transform_back(&group(index), sums, index * TRANSFORMED_TILES, outside);
+        });
+    }
+
+    /// The inputs under some tiles, the `first` ones of a piece and further, as (position, block of channels, tile, channel).
+    fn transform(&self, tiles: &Range<usize>, to: &Shards, first: usize) {
         let (plan, source) = (self.plan, self.plan.pass.source);
         assert!(source.end() <= self.source.len() && self.zeros.len() >= plan.pass.channels);
+        assert!(plan.positions() * plan.place_len() <= to.len() && first + tiles.len() <= plan.piece);
         for (i, tile) in tiles.clone().enumerate() {
             let from = plan.tiles.inputs(tile, source, self.source.as_ptr(), self.zeros.as_ptr());
-            let spread = Spread {
-                from: from.as_ptr(),
-                channels: plan.pass.channels,
-                to: to[i * BLOCK..].as_mut_ptr(),
-                position: plan.place_len(),
-                block: plan.task * BLOCK,
-                ahead: plan.tiles.step(source),
-            };
             // SAFETY: the kernels fit the processor; pixels lie in the source, or are zeros; `to` has a place for every
-            // position, block and tile of a task.
-            unsafe { (plan.transforms.input)(&spread) }
+            // position, block and tile of a piece, and those of a tile are written by one task.
+            unsafe {
+                (plan.transforms.input)(&Spread {
+                    from: from.as_ptr(),
+                    channels: plan.pass.channels,
+                    to: to.as_ptr().add((first + i) * BLOCK),
+                    position: plan.place_len(),
+                    block: plan.piece * BLOCK,
+                    ahead: plan.tiles.step(source),
+                });
+            }
         }
     }
 
-    /// The sums over channels of all tiles at one position, for a panel of columns.
-    fn multiply(&self, position: usize, panel: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) {
+    /// The sums over channels of so many tiles at one position.
+    fn multiply(&self, position: usize, tiles: usize, inputs: &[f32], sums: &mut [f32]) {
+        for panel in 0..self.plan.panels {
+            self.multiply_panel(position, self.plan.panel(panel), tiles, inputs, sums);
+        }
+    }
+
+    fn multiply_panel(
+        &self,
+        position: usize,
+        panel: Range<usize>,
+        tiles: usize,
+        inputs: &[f32],
+        sums: &mut [f32],
+    ) {
         let plan = self.plan;
         let (channels, lanes, padded) = (plan.pass.channels, plan.kernels.width, plan.padded());
         let at = position * channels * padded + plan.packed(&panel);
@@ -242,7 +315,7 @@ impl Job<'_> {
             taps: taps.as_ptr(),
             tap_count: 1,
             blocks,
-            block_len: plan.task * BLOCK,
+            block_len: plan.piece * BLOCK,
             last: channels - blocks.saturating_sub(1) * BLOCK,
             b: weights.as_ptr(),
             ahead: weights.as_ptr(),
@@ -270,15 +343,15 @@ impl Job<'_> {
         }
     }
 
-    /// The outputs of some tiles from their sums.
-    fn transform_back(&self, tiles: &Range<usize>, sums: &[f32], outside: &mut [f32]) {
+    /// The outputs of some tiles, the `first` ones of a piece and further, from their sums.
+    fn transform_back(&self, tiles: &Range<usize>, sums: &[f32], first: usize, outside: &mut [f32]) {
         let (plan, out) = (self.plan, self.plan.pass.out);
         assert!(out.end() <= self.out.len() && outside.len() >= plan.pass.columns);
         let outside = outside.as_mut_ptr().cast_const();
         for (i, tile) in tiles.clone().enumerate() {
             let to = plan.tiles.outputs(tile, out, self.out.as_ptr(), outside);
             let gather = Gather {
-                from: sums[i * plan.padded()..].as_ptr(),
+                from: sums[(first + i) * plan.padded()..].as_ptr(),
                 position: plan.place_len(),
                 channels: plan.pass.columns,
                 to: to.as_ptr().cast(),

@@ -72,6 +72,8 @@ fn all_passes_are_those_of_the_reference() {
                 (9, 1, 1, 17, 1, SAME),
                 (1, 13, 30, 1, 65, SAME),
                 (5, 15, 15, 40, 96, SAME),
+                // Weights that are far from the cores.
+                (2, 5, 5, 176, 180, SAME),
             ] {
                 let (conv, x) = (conv(inputs, outputs, pad), Shape::new(n, h, w, inputs));
                 let all = errors(&cpu, size, &conv, x, n * 3);
@@ -100,25 +102,29 @@ fn transforms_lose_no_more_than_documented() {
 
 #[test]
 fn neither_threads_nor_the_rest_of_a_batch_change_a_bit() {
-    let (conv, x) = (conv(40, 70, SAME), Shape::new(7, 9, 9, 40));
-    let y = conv.output(x).unwrap();
-    let (xs, dys, w) = (random(x.len(), 1), random(y.len(), 2), random(conv.weights(), 3));
-    let passes = |cpu: &Cpu, size: Size, n: usize| {
-        let (xl, yl) = (slice(x.with_n(n), 0), slice(y.with_n(n), 0));
-        let (mut out, mut dw) = (vec![0.0; yl.shape.len()], vec![0.0; w.len()]);
-        let finish = Finish { bias: None, add: false, affine: None, relu: None };
-        Pass::forward(size, &conv, xl, yl).run(cpu, &xs, &w, finish, &mut out);
-        backward_filter(cpu, size, &conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw);
-        (out, dw)
-    };
-    for &level in Level::available() {
-        for size in [Size::Two, Size::Four] {
-            let (out, dw) = passes(&Cpu::with_simd(1, level), size, 7);
-            for threads in [2, 3, 5] {
-                assert!((out.clone(), dw.clone()) == passes(&Cpu::with_simd(threads, level), size, 7));
+    // The second has weights that are far from the cores, and two rounds of tiles.
+    for (conv, x) in
+        [(conv(40, 70, SAME), Shape::new(7, 9, 9, 40)), (conv(176, 180, SAME), Shape::new(66, 3, 3, 176))]
+    {
+        let y = conv.output(x).unwrap();
+        let (xs, dys, w) = (random(x.len(), 1), random(y.len(), 2), random(conv.weights(), 3));
+        let passes = |cpu: &Cpu, size: Size, n: usize| {
+            let (xl, yl) = (slice(x.with_n(n), 0), slice(y.with_n(n), 0));
+            let (mut out, mut dw) = (vec![0.0; yl.shape.len()], vec![0.0; w.len()]);
+            let finish = Finish { bias: None, add: false, affine: None, relu: None };
+            Pass::forward(size, &conv, xl, yl).run(cpu, &xs, &w, finish, &mut out);
+            backward_filter(cpu, size, &conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw);
+            (out, dw)
+        };
+        for &level in Level::available() {
+            for size in [Size::Two, Size::Four] {
+                let (out, dw) = passes(&Cpu::with_simd(1, level), size, x.n);
+                for threads in [2, 3, 5] {
+                    assert!((out.clone(), dw.clone()) == passes(&Cpu::with_simd(threads, level), size, x.n));
+                }
+                let (some, _) = passes(&Cpu::with_simd(2, level), size, 3);
+                assert!(some == out[..some.len()], "{level:?} {size:?}");
             }
-            let (some, _) = passes(&Cpu::with_simd(2, level), size, 3);
-            assert!(some == out[..some.len()], "{level:?} {size:?}");
         }
     }
 }
@@ -126,14 +132,17 @@ fn neither_threads_nor_the_rest_of_a_batch_change_a_bit() {
 #[test]
 fn scratch_memory_is_what_was_asked_for() {
     for &level in Level::available() {
-        let cpu = Cpu::with_simd(3, level);
-        let (conv, x) = (conv(40, 70, SAME), Shape::new(7, 9, 9, 40));
-        let (xl, yl) = (slice(x, 0), slice(conv.output(x).unwrap(), 0));
-        let len = Pass::forward(Size::Four, &conv, xl, yl)
-            .scratch_len(&cpu)
-            .max(Pass::backward(Size::Four, &conv, yl, xl).scratch_len(&cpu))
-            .max(grads_scratch_len(&cpu, Size::Four, &conv, xl, yl));
-        errors(&cpu, Size::Four, &conv, x, 0);
-        assert_eq!(cpu.scratch(0).len(), len);
+        for (conv, x) in
+            [(conv(40, 70, SAME), Shape::new(7, 9, 9, 40)), (conv(176, 180, SAME), Shape::new(2, 5, 5, 176))]
+        {
+            let cpu = Cpu::with_simd(3, level);
+            let (xl, yl) = (slice(x, 0), slice(conv.output(x).unwrap(), 0));
+            let len = Pass::forward(Size::Four, &conv, xl, yl)
+                .scratch_len(&cpu)
+                .max(Pass::backward(Size::Four, &conv, yl, xl).scratch_len(&cpu))
+                .max(grads_scratch_len(&cpu, Size::Four, &conv, xl, yl));
+            errors(&cpu, Size::Four, &conv, x, 0);
+            assert_eq!(cpu.scratch(0).len(), len);
+        }
     }
 }
