@@ -2,12 +2,12 @@
 
 use crate::ops::{
     Add, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Depthwise, DepthwiseForward,
-    Reshape,
+    MaxPool, Reshape,
 };
 use crate::passes::{Training, training};
 use crate::{
-    Activation, Arena, BatchNorm, Builder, Conv2d, Pad, Parameter, Phase, Program, Shape, Span, Target,
-    TensorId,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Pad, Parameter, Phase, Pool2d, Program, Shape, Span,
+    Target, TensorId,
 };
 
 /// A forward program that grows layer by layer.
@@ -53,6 +53,26 @@ impl Layers {
         let w = self.parameter(format!("{name}/kernel"), conv.weights());
         self.last = vec![w];
         self.builder.push(Conv2dForward { conv, act: Activation::None }, &[x, w], &[]).unwrap()[0]
+    }
+
+    pub(crate) fn conv_with_activation(
+        &mut self,
+        name: &str,
+        outputs: usize,
+        act: Activation,
+        x: TensorId,
+    ) -> TensorId {
+        let conv = self.spec(outputs, x);
+        self.builder.layer(name);
+        let w = self.parameter(format!("{name}/kernel"), conv.weights());
+        self.builder.push(Conv2dForward { conv, act }, &[x, w], &[]).unwrap()[0]
+    }
+
+    /// Of windows of 2x2.
+    pub(crate) fn max_pool(&mut self, name: &str, x: TensorId) -> TensorId {
+        self.builder.layer(name);
+        let pool = Pool2d::new([2; 2], [2; 2], Pad::VALID);
+        self.builder.push(MaxPool { pool }, &[x], &[]).unwrap()[0]
     }
 
     /// With the kernel of the convolution before.

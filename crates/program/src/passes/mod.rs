@@ -5,6 +5,7 @@
 //! | [`leave_out_biases`] | a bias before batch normalization is not added |
 //! | [`synchronize`] | batch normalization over all replicas |
 //! | [`differentiate`] | the backward pass |
+//! | [`mask_pooled`] | the gradient of a ReLU before a max pooling is that of fewer numbers |
 //! | [`recompute`] | cheap outputs are computed again, not kept |
 //! | [`accumulate`] | gradients that come together are added where they lie |
 //! | [`fold`] | a convolution does the batch normalization behind it, in inference |
@@ -17,6 +18,7 @@ mod bucket;
 mod differentiate;
 mod fold;
 mod gradients;
+mod pooled;
 mod recompute;
 mod share;
 mod synchronize;
@@ -27,6 +29,7 @@ pub use bucket::{BUCKET, bucket};
 pub use differentiate::differentiate;
 pub use fold::fold;
 pub use gradients::Gradients;
+pub use pooled::mask_pooled;
 pub use recompute::recompute;
 pub(crate) use share::is_executable;
 pub use share::share;
@@ -57,7 +60,7 @@ pub fn training(forward: Program, training: Training) -> Result<Program> {
         Some([rank, replicas]) => synchronize(forward, rank, replicas)?,
         None => forward,
     };
-    let step = differentiate(forward, training.input_gradient)?;
+    let step = mask_pooled(differentiate(forward, training.input_gradient)?);
     let step = if training.recompute { recompute(step) } else { step };
     let step = share(accumulate(step));
     Ok(match training.bucket {
