@@ -149,8 +149,9 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
     if let Some(alias) = option.alias {
         arg = arg.alias(alias);
     }
-    let other = options::<K>().find(|(table, other, _)| option.conflict == Some(&table.key_of(other)));
-    if let Some((.., flag)) = other {
+    let conflict =
+        option.conflict.and_then(|key| options::<K>().find(|(table, other, _)| table.key_of(other) == key));
+    if let Some((.., flag)) = conflict {
         arg = arg.conflicts_with(id(flag));
     }
     arg
