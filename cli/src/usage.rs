@@ -13,6 +13,11 @@ const WITH_EQUALS: [&str; 2] = ["--tta", "--backup-and-restore"];
 
 /// Parses the command line of this process.
 pub fn parse() -> Result<Args, clap::Error> {
+    // A right command line needs neither help nor usages, which take most of the time.
+    let plain = Args::command().args_override_self(true).try_get_matches();
+    if let Ok(args) = plain.and_then(|mut matches| Args::from_arg_matches_mut(&mut matches)) {
+        return Ok(args);
+    }
     // clap has one form of help where no flag has two texts.
     let mut command = command(std::env::args_os().any(|word| word == "-h"));
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;

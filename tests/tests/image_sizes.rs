@@ -52,8 +52,10 @@ fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
     classifier.logits(pictures).unwrap()
 }
 
-/// Every recipe trains, stops, and resumes with the same bits, although the pictures stay in their files in the
-/// run that stops. Its results are evaluated, exported and read again. `resnet18.rs` trains the recipe of that name.
+/// Every recipe trains. Its results are evaluated, exported and read again. `resnet18.rs` trains the recipe of that name.
+///
+/// Two of them, one with a moving average, also stop and resume with the same bits, although the pictures stay in their files
+/// in the run that stops.
 #[test]
 fn every_recipe_trains_and_its_network_is_used() {
     let place = tempfile::tempdir().unwrap();
@@ -62,22 +64,25 @@ fn every_recipe_trains_and_its_network_is_used() {
     for (name, _) in RECIPES.iter().filter(|(name, _)| *name != "resnet18") {
         let config = short(name, &pictures);
         let data = data(&config);
-        let in_files = DataFiles { stream: When::Always, ..config.placement.files.clone() };
-        let streamed = load_data(&config.training.data, &in_files, |_| ()).unwrap();
-        assert!(streamed.train.files.is_some());
         let run = |folder: &Path, data: &Dataset, resume: Option<&Resume>, stop_after| {
             run_in(folder, &cpus(1, 2), &config, data, resume, stop_after).unwrap()
         };
-        let straight = run(&place.path().join(format!("{name}-straight")), &data, None, None);
-        let parts = place.path().join(format!("{name}-parts"));
-        run(&parts, &streamed, None, Some(1));
-        let resume = Resume::newest(&parts).unwrap();
-        assert_eq!(resume.config.training.data.image_size, Some(SIZE));
-        assert_eq!(resume.state.partial.steps, 2, "the middle of an epoch");
-        let resumed = run(&parts, &streamed, Some(&resume), None);
-        assert_same(&straight, &resumed, name);
-        save_config(&config, &parts).unwrap();
-        is_used(name, &parts, &pictures, &data, &straight);
+        let straight = place.path().join(format!("{name}-straight"));
+        let finished = run(&straight, &data, None, None);
+        if ["minigooglenet", "airbench94"].contains(name) {
+            let in_files = DataFiles { stream: When::Always, ..config.placement.files.clone() };
+            let streamed = load_data(&config.training.data, &in_files, |_| ()).unwrap();
+            assert!(streamed.train.files.is_some());
+            let parts = place.path().join(format!("{name}-parts"));
+            run(&parts, &streamed, None, Some(1));
+            let resume = Resume::newest(&parts).unwrap();
+            assert_eq!(resume.config.training.data.image_size, Some(SIZE));
+            assert_eq!(resume.state.partial.steps, 2, "the middle of an epoch");
+            let resumed = run(&parts, &streamed, Some(&resume), None);
+            assert_same(&finished, &resumed, name);
+        }
+        save_config(&config, &straight).unwrap();
+        is_used(name, &straight, &pictures, &data, &finished);
     }
 }
 

@@ -219,9 +219,10 @@ fn pictures_are_scaled_as_in_the_scripts() {
     }
 }
 
+/// All networks do so above, for another size.
 #[test]
 fn what_goes_out_to_pytorch_comes_back() {
-    for name in towers_models::NAMES {
+    for name in ["small_cnn", "minigooglenet"] {
         let folder = tempfile::tempdir().unwrap();
         let trained = model_file(folder.path(), name);
         export(&trained, &folder.path().join("net.py")).unwrap();
