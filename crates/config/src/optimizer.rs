@@ -6,7 +6,7 @@ use crate::{Config, Result, Training, layer_decay};
 use std::collections::HashMap;
 use towers_layers::{Graph, Network, ParamSpec, Role};
 use towers_models::Model;
-use towers_optim::{ParamGroup, WeightDecay};
+use towers_optim::{Optimizer, ParamGroup, Rest, WeightDecay};
 use towers_options::message;
 use towers_program::OptimizerState;
 
@@ -18,6 +18,8 @@ impl Config {
     pub fn optimizer_on(&self, model: &Model, network: &Network) -> Result<OptimizerState> {
         let arena = network.arena();
         let state = OptimizerState::new(network.device(), self.training.optimizer, arena.trainable.len)?;
+        let matrices = model.hidden_matrices();
+        let state = state.matrices(matrices.iter().map(|(name, shape)| (name.as_str(), *shape)));
         Ok(state.grouped(&self.groups_of(model)?, arena.trainable_runs())?)
     }
 
@@ -58,6 +60,21 @@ impl Config {
         Ok(trained.map(group).collect())
     }
 
+    /// A sentence about what Muon takes, and who takes the rest, if it is the optimizer.
+    pub fn describe_muon(&self, model: &Model) -> Option<String> {
+        let Optimizer { rule, rest, .. } = self.training.optimizer;
+        let Rest { rule: other, lr_multiplier } = rest?;
+        let matrices = model.hidden_matrices();
+        let taken: usize = matrices.iter().map(|(_, [inputs, outputs])| inputs * outputs).sum();
+        let all = model.summary().trainable;
+        let other = Optimizer::from(other);
+        Some(format!(
+            "{} steps over {} kernels with {taken} of {all} parameters; {other} over the rest, at {lr_multiplier} times the rate",
+            rule.name(),
+            matrices.len(),
+        ))
+    }
+
     /// Refuses parameter groups without parameters: they are probably misspelt.
     pub(crate) fn check_groups(&self, graph: &Graph) -> Result<()> {
         let names = graph.trained();
@@ -67,14 +84,12 @@ impl Config {
     /// Refuses `no_bias_decay` where no parameter has a weight decay.
     pub(crate) fn check_decay(&self) -> Result<()> {
         let Training { optimizer, no_bias_decay, .. } = self.training;
-        match optimizer.rule.weight_decay() {
-            WeightDecay::None if no_bias_decay => {
-                let accepted =
-                    message!("left out with ", ["optimizer"], " {optimizer}, which has no weight decay");
-                refuse("no_bias_decay", "given", accepted)
-            }
-            _ => Ok(()),
+        if no_bias_decay && optimizer.rules().all(|rule| rule.weight_decay() == WeightDecay::None) {
+            let accepted =
+                message!("left out with ", ["optimizer"], " {optimizer}, which has no weight decay");
+            return refuse("no_bias_decay", "given", accepted);
         }
+        Ok(())
     }
 }
 
@@ -93,6 +108,35 @@ mod tests {
         let of_norm = "batch_normalization/gamma:lr-multiplier=2,weight-decay=0";
         assert_eq!(shown[..3], ["conv2d/kernel", "conv2d/bias:weight-decay=0", of_norm]);
         assert_eq!(shown.last().unwrap(), "dense/bias:l2=0.3");
+    }
+
+    /// Not depthwise kernels, vectors and the last layer.
+    #[test]
+    fn muon_takes_the_kernels_of_hidden_layers() {
+        let text = "like = 'quick'\noptimizer = 'muon:momentum=0.9'\n[[layer]]\nclass = 'Conv2D'\nfilters = 8\nkernel_size = 3\n\
+                    [[layer]]\nclass = 'DepthwiseConv2D'\nkernel_size = 3\n[[layer]]\nclass = 'SeparableConv2D'\nfilters = 6\nkernel_size = 3\n\
+                    [[layer]]\nclass = 'Conv2D'\nfilters = 4\nkernel_size = 1\ngroups = 2\n[[layer]]\nclass = 'Flatten'\n\
+                    [[layer]]\nclass = 'Dense'\nunits = 5\n[[layer]]\nclass = 'Dense'\nunits = 10";
+        let config = read_recipe(text, "mine").unwrap();
+        let model = config.network([12, 12, 3], 10).unwrap();
+        let matrices = model.hidden_matrices();
+        let shown: Vec<_> = matrices.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
+        let inputs = 4 * 6 * 6;
+        let expected = [
+            ("conv2d/kernel", [27, 8]),
+            ("separable_conv2d/pointwise_kernel", [8, 6]),
+            ("dense/kernel", [inputs, 5]),
+        ];
+        assert_eq!(shown, expected);
+        let taken = 27 * 8 + 48 + 5 * inputs;
+        let all = model.summary().trainable;
+        assert_eq!(
+            config.describe_muon(&model).unwrap(),
+            format!(
+                "muon steps over 3 kernels with {taken} of {all} parameters; adam:beta2=0.95,epsilon=1e-10,epsilon-hat=false \
+                     over the rest, at 0.015 times the rate"
+            )
+        );
     }
 
     #[test]

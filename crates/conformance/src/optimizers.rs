@@ -4,7 +4,9 @@ use crate::operand::numbers;
 use crate::{Bench, Buffer, Case, Output, Subject};
 #[cfg(feature = "random")]
 use proptest::{prelude::*, sample};
-use towers_optim::{Adam, Clip, Lamb, Lars, Lion, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay};
+use towers_optim::{
+    Adam, Adjust, Clip, Lamb, Lars, Lion, Muon, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay,
+};
 use towers_program::{ClippedGrads, ParamRun, Result, Span, Storage};
 
 /// A few steps of a rule on a run in the middle of an arena.
@@ -25,7 +27,7 @@ impl Case for Steps {
         let (grads, mut params) = (bench.buffer_of(grads)?, bench.buffer("params", len)?);
         let lens = rule.state().iter().map(|_| len).chain(rule.counts_steps().then_some(1));
         let mut arenas = lens.map(|len| bench.buffer_of(vec![0.0; len])).collect::<Result<Vec<Buffer>>>()?;
-        let run = ParamRun { at, lr_multiplier, weight_decay: rule.weight_decay() };
+        let run = ParamRun { lr_multiplier, ..ParamRun::new(at, rule.weight_decay()) };
         for _ in 0..3 {
             let mut state: Vec<&mut Storage> = arenas.iter_mut().map(|arena| &mut arena.data).collect();
             bench.device.optimizer_step(&rule, lr, &mut params.data, &grads.data, &mut state, &[run])?;
@@ -40,6 +42,70 @@ impl Case for Steps {
             outputs.extend(arenas[rule.state().len()].outputs(bench, &[("steps", Span::new(0, 1), 0.0)])?);
         }
         Ok(outputs)
+    }
+}
+
+/// A few steps of Muon on a matrix, and of another rule on what follows it.
+#[derive(Clone, Debug)]
+struct Matrix {
+    shape: [usize; 2],
+    offset: usize,
+    muon: Muon,
+    rest: UpdateRule,
+}
+
+impl Case for Matrix {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
+        let Matrix { shape: [rows, columns], offset, muon, rest } = *self;
+        let at = [Span::new(offset, rows * columns), Span::new(offset + rows * columns + 2, 9)];
+        let len = at[1].end() + 3;
+        let runs = [
+            ParamRun { columns, lr_multiplier: 0.5, ..ParamRun::new(at[0], muon.weight_decay) },
+            ParamRun { rule: Some(rest), ..ParamRun::new(at[1], rest.weight_decay()) },
+        ];
+        let (arenas, counts) = ParamRun::state_in(&muon.into(), &runs);
+        let lens = core::iter::repeat_n(len, arenas).chain(counts.then_some(1));
+        let mut arenas = lens.map(|len| bench.buffer_of(vec![0.0; len])).collect::<Result<Vec<Buffer>>>()?;
+        let mut params = bench.buffer("params", len)?;
+        for step in 0..3 {
+            let grads =
+                numbers(&format!("grads {step}"), len).into_iter().map(|g| g * bench.loss_scale).collect();
+            let grads = bench.buffer_of(grads)?;
+            let mut state: Vec<&mut Storage> = arenas.iter_mut().map(|arena| &mut arena.data).collect();
+            bench.device.optimizer_step(
+                &muon.into(),
+                0.02,
+                &mut params.data,
+                &grads.data,
+                &mut state,
+                &runs,
+            )?;
+        }
+        // Iterations enlarge what rounding changed of small singular values.
+        let mut outputs = params.outputs(bench, &[("the matrix", at[0], 1e-4), ("the rest", at[1], 2e-5)])?;
+        let rules = [(UpdateRule::from(muon), at[0]), (rest, at[1])];
+        for (kind, arena) in arenas.iter().enumerate().take(arenas.len() - usize::from(counts)) {
+            let of = |(rule, at): &(UpdateRule, Span)| rule.state().get(kind).map(|name| (*name, *at, 1e-6));
+            outputs.extend(arena.outputs(bench, &rules.iter().filter_map(of).collect::<Vec<_>>())?);
+        }
+        Ok(outputs)
+    }
+}
+
+/// Muon on matrices of every form, beside rules with less and with more state.
+pub fn matrices(subject: &Subject) {
+    let adam: UpdateRule = Adam::pytorch().into();
+    let airbench = Muon::new().momentum(0.6).steps(3).adjust(Adjust::None).normalize();
+    let decaying = Muon::new().nesterov(false).weight_decay(WeightDecay::Decoupled(0.1));
+    for (shape, offset, muon, rest) in [
+        ([27, 40], 3, Muon::new().steps(3), adam),
+        ([70, 33], 8, airbench, Sgd::pytorch().momentum(0.85).nesterov().into()),
+        ([9, 9], 0, decaying.adjust(Adjust::MatchRmsAdamw), adam),
+        ([1, 70], 4, Muon::new().momentum(0.0).weight_decay(WeightDecay::Coupled(0.1)), Sgd::keras().into()),
+        ([70, 1], 1, Muon::new().adjust(Adjust::SpectralUnclamped), Lion::keras().into()),
+        ([5, 20], 0, Muon::new().momentum(0.0).steps(2), adam),
+    ] {
+        subject.agree(&Matrix { shape, offset, muon, rest });
     }
 }
 

@@ -138,13 +138,25 @@ impl SampleStep {
             // In half precision a first step may be too large, and then changes nothing.
             return Ok(None);
         }
-        let mut state = OptimizerState::new(&device, self.optimizer, at.len)?;
+        // Its matrices are some of the parameters.
+        let places: Vec<(String, Span)> =
+            arena.trainable_runs().map(|(name, at)| (name.to_owned(), at)).collect();
+        let matrices = self.model.hidden_matrices();
+        let new = |device: &Device| -> towers_program::Result<OptimizerState> {
+            let state = OptimizerState::new(device, self.optimizer, at.len)?;
+            if self.optimizer.rest.is_none() {
+                return Ok(state);
+            }
+            let matrices = matrices.iter().map(|(name, shape)| (name.as_str(), *shape));
+            state.matrices(matrices).grouped(&[], places.iter().map(|(name, at)| (name.as_str(), *at)))
+        };
+        let mut state = new(&device)?;
         state.step(&device, self.lr, &mut arena.params, &mut arena.grads, at)?;
         scale.map_or(Ok(()), |scale| device.set_loss_scale(scale))?;
         let (mut params, mut others) = (other.alloc(at.len)?, other.alloc(at.len)?);
         other.upload(&before, &mut params, 0)?;
         other.upload(&grads, &mut others, 0)?;
-        let mut state = OptimizerState::new(other, self.optimizer, at.len)?;
+        let mut state = new(other)?;
         state.step(other, self.lr, &mut params, &mut others, all)?;
         let change = |after: Vec<f32>| after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<_>>();
         let got = change(arena.params.to_vec(&device, at.offset, at.len)?);

@@ -1,4 +1,4 @@
-use towers_layers::{Cut, Graph, Mode, Network, Result, Step, Summary, Value};
+use towers_layers::{Cut, Graph, Mode, Network, ParamSpec, Result, Role, Step, Summary, Value};
 use towers_program::Device;
 
 /// Height, width and channels of CIFAR's images, for which the networks were designed.
@@ -64,6 +64,35 @@ impl Model {
     /// The op and the inputs of each layer, up to the logits.
     pub fn steps(&self) -> Vec<Step> {
         self.graph.steps(self.logits)
+    }
+
+    /// The trained kernels that are matrices of hidden layers, for [`Muon`](towers_program::OptimizerState::matrices): their names
+    /// with their inputs, which for a convolution are those of a whole window, and their outputs. Kernels of depthwise and of
+    /// grouped convolutions are none, nor is the last one, which makes the scores.
+    ///
+    /// ```
+    /// let model = towers_models::keras_cnn(10)?;
+    /// let [.., (name, [inputs, outputs])] = &model.hidden_matrices()[..] else { panic!("some matrices") };
+    /// assert_eq!((name.as_str(), *inputs, *outputs), ("dense/kernel", 2304, 512));
+    /// # Ok::<(), towers_layers::Error>(())
+    /// ```
+    pub fn hidden_matrices(&self) -> Vec<(String, [usize; 2])> {
+        let mut kernels = Vec::new();
+        for step in self.steps() {
+            for ParamSpec { name, shape, role, .. } in &step.params {
+                let matrix = match (*name, &shape[..]) {
+                    ("kernel", &[inputs, outputs]) => Some([inputs, outputs]),
+                    // A filter of a grouped convolution reads some of the channels.
+                    ("kernel", &[h, w, c, outputs]) if c == step.x.c => Some([h * w * c, outputs]),
+                    ("pointwise_kernel", &[h, w, c, outputs]) => Some([h * w * c, outputs]),
+                    _ => None,
+                };
+                kernels.extend(matrix.map(|matrix| (format!("{}/{name}", step.name), matrix, *role)));
+            }
+        }
+        kernels.pop();
+        let trained = kernels.into_iter().filter(|(.., role)| *role == Role::Trainable);
+        trained.map(|(name, matrix, _)| (name, matrix)).collect()
     }
 
     /// The value of the logits: one vector of class scores a sample.

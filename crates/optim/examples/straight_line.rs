@@ -4,7 +4,7 @@ use towers_optim::{Optimizer, Progress, Schedule};
 
 #[cfg_attr(test, test)]
 fn main() -> Result<(), towers_optim::Error> {
-    let Optimizer { rule, clip } = "adam:global-clipnorm=5".parse()?;
+    let Optimizer { rule, clip, .. } = "adam:global-clipnorm=5".parse()?;
     let schedule: Schedule = "cosine+warmup:epochs=1".parse()?;
     let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 5.0), (3.0, 7.0)];
     let (mut slope, mut bias, mut state) = ([0.0_f32], [0.0_f32], [[0.0_f32]; 4]);

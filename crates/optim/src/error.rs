@@ -60,6 +60,17 @@ pub enum Error {
     /// A warm-up whose length is not given once: in epochs or in steps.
     #[error("warmup: give its length, as `epochs=N` or as `steps=N`")]
     WarmupLength,
+    /// A rule for the rest of the parameters where the optimizer takes all, or none where it does not.
+    #[error("{name} {}", match rest {
+        Some(rest) => format!("steps over all parameters, and leaves none to `+{rest}`: only muon does"),
+        None => "needs a rule for the rest of the parameters, as in `muon+adamw`".to_owned(),
+    })]
+    Rest {
+        /// The optimizer's rule.
+        name: &'static str,
+        /// The rule of the rest.
+        rest: Option<&'static str>,
+    },
     /// Options that exclude each other.
     #[error("{options} exclude each other; give one")]
     Exclusive {

@@ -1,8 +1,8 @@
 //! Optimizers that step over slices, and learning-rate schedules as pure functions of the step.
 //!
-//! - [`Sgd`], [`Rmsprop`], [`Adam`], [`Nadam`], [`Lion`], [`Lars`] and [`Lamb`] are rules in the conventions of Keras, PyTorch or timm: `step` moves a slice of parameters.
+//! - [`Sgd`], [`Rmsprop`], [`Adam`], [`Nadam`], [`Lion`], [`Lars`], [`Lamb`] and [`Muon`] are rules in the conventions of Keras, PyTorch or timm: `step` moves a slice of parameters.
 //! - [`Clip`] limits gradients before a step: their values, or their norm for each parameter or for all.
-//! - [`Optimizer`] is a rule with its clipping, under the names of Keras and PyTorch.
+//! - [`Optimizer`] is a rule with its clipping, under the names of Keras and PyTorch; Muon's has another for the [`Rest`].
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`].
 //!   [`LinearScaling`] multiplies it for larger batches.
 //! - [`ParamGroup`] gives some of the parameters another rate, weight decay or end.
@@ -59,7 +59,7 @@ pub use clip::Clip;
 pub use ema::Ema;
 pub use error::{Error, Result};
 pub use group::ParamGroup;
-pub use optimizer::Optimizer;
+pub use optimizer::{Optimizer, Rest};
 pub use progress::Progress;
 pub use rule::*;
 pub use schedule::{Anneal, Curve, LinearScaling, Per, Schedule, Warmup};

@@ -3,7 +3,7 @@
 
 use crate::values::*;
 use serde_json::Value;
-use towers_optim::{Optimizer, ParamGroup, Progress, Schedule};
+use towers_optim::{Optimizer, ParamGroup, Progress, Schedule, UpdateRule};
 
 /// The parameters after each step, in one row, and the state after the last: its arenas, and the number of steps.
 fn run(golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
@@ -90,7 +90,7 @@ fn ten_steps_with_trust_ratios() {
     let cases = golden["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 5);
     for case in cases {
-        let Optimizer { rule, clip } = case["optimizer"].as_str().unwrap().parse().unwrap();
+        let Optimizer { rule, clip, .. } = case["optimizer"].as_str().unwrap().parse().unwrap();
         let groups: Vec<ParamGroup> = case["groups"]
             .as_array()
             .unwrap()
@@ -129,6 +129,56 @@ fn ten_steps_with_trust_ratios() {
     }
 }
 
+/// PyTorch's Muon on matrices, and another rule for the rest: `tests/golden/optim_muon.py`.
+#[test]
+fn ten_steps_of_matrices() {
+    let golden = load(include_str!("../../../tests/golden/optim_muon.json"));
+    let sizes: Vec<(String, usize)> = serde_json::from_value(golden["sizes"].clone()).unwrap();
+    let matrices: Vec<(String, [usize; 2])> = serde_json::from_value(golden["matrices"].clone()).unwrap();
+    let (initial, grads) = (f32s(&golden["initial"]), f32s(&golden["grads"]));
+    let schedule: Schedule = golden["schedule"].as_str().unwrap().parse().unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 4);
+    for case in cases {
+        let optimizer: Optimizer = case["optimizer"].as_str().unwrap().parse().unwrap();
+        let (UpdateRule::Muon(muon), Some(rest)) = (optimizer.rule, optimizer.rest) else {
+            panic!("{optimizer}")
+        };
+        let groups = case["groups"].as_array().unwrap().iter();
+        let groups: Vec<ParamGroup> = groups.map(|group| group.as_str().unwrap().parse().unwrap()).collect();
+        let (mut params, mut history) = (initial.clone(), Vec::new());
+        let mut state = [0, 1].map(|_| vec![0.0; initial.len()]);
+        for (step, grads) in (0..).zip(grads.chunks(initial.len())) {
+            let at = Progress::at_step(step, count(&golden["steps_per_epoch"]), count(&golden["epochs"]));
+            let lr = schedule.lr(case["lr"].as_f64().unwrap(), &at) as f32;
+            let mut from = 0;
+            for (name, size) in &sizes {
+                let range = from..from + size;
+                from = range.end;
+                let own = ParamGroup::of(&groups, name);
+                let lr = lr * own.map_or(1.0, |own| own.lr_multiplier);
+                let decay = own.and_then(|own| own.weight_decay);
+                let (params, grads) = (&mut params[range.clone()], &grads[range.clone()]);
+                let [first, second] = state.each_mut().map(|all| &mut all[range.clone()]);
+                if let Some((_, shape)) = matrices.iter().find(|(matrix, _)| matrix == name) {
+                    let muon = muon.weight_decay(decay.unwrap_or(muon.weight_decay));
+                    muon.step(lr, *shape, params, grads, first);
+                } else {
+                    let rule = rest.rule.with_weight_decay(decay.unwrap_or(rest.rule.weight_decay()));
+                    rule.step(lr * rest.lr_multiplier, step + 1, params, grads, [first, second]);
+                }
+            }
+            history.extend(&params);
+        }
+        // Iterations enlarge small singular values, and what rounding changed of them.
+        assert_within(2e-6, &history, &f32s(&case["params"]), &optimizer.to_string());
+        let arenas = optimizer.rules().map(|rule| rule.state().len()).max().unwrap();
+        let mut left = state[..arenas].concat();
+        left.extend(rest.rule.counts_steps().then_some(10.0));
+        assert_within(2e-6, &left, &f32s(&case["state"]), &optimizer.to_string());
+    }
+}
+
 /// Gradients of three parameters, clipped before each step: `tests/golden/optim_clip.py`.
 #[test]
 fn ten_steps_with_clipped_gradients() {
@@ -144,7 +194,7 @@ fn ten_steps_with_clipped_gradients() {
     let cases = golden["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 16);
     for case in cases {
-        let Optimizer { rule, clip } = case["optimizer"].as_str().unwrap().parse().unwrap();
+        let Optimizer { rule, clip, .. } = case["optimizer"].as_str().unwrap().parse().unwrap();
         let mut params = split(&initial);
         let remembered = |k, n| vec![0.0; if k < rule.state().len() { n } else { 0 }];
         let mut state: Vec<_> = sizes.iter().map(|&n| [0, 1].map(|k| remembered(k, n))).collect();

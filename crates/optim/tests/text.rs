@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use towers_optim::{
-    Adam, Anneal, Clip, Curve, Ema, Lamb, Lars, Lion, Nadam, Optimizer, ParamGroup, Per, Progress, Rmsprop,
-    Schedule, Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
+    Adam, Adjust, Anneal, Clip, Curve, Ema, Lamb, Lars, Lion, Muon, Nadam, Optimizer, ParamGroup, Per,
+    Progress, Rest, Rmsprop, Schedule, Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
 };
 
 fn per() -> impl Strategy<Value = Per> {
@@ -86,7 +86,43 @@ fn group() -> impl Strategy<Value = ParamGroup> {
     )
 }
 
+fn muon() -> impl Strategy<Value = Muon> {
+    let adjust = [Adjust::Original, Adjust::MatchRmsAdamw, Adjust::SpectralUnclamped, Adjust::None];
+    let flags = (any::<bool>(), any::<bool>(), proptest::sample::select(adjust.to_vec()));
+    (0.0f32..1.0, 1u32..100, 1e-12f32..1.0, decay(), flags).prop_map(
+        |(momentum, steps, epsilon, weight_decay, (nesterov, normalize, adjust))| Muon {
+            momentum,
+            nesterov,
+            steps,
+            epsilon,
+            adjust,
+            normalize,
+            weight_decay,
+        },
+    )
+}
+
 fn optimizer() -> impl Strategy<Value = Optimizer> {
+    let clip = prop_oneof![
+        Just(None),
+        (1e-9f32..1e9).prop_map(|limit| Some(Clip::Norm(limit))),
+        (1e-9f32..1e9).prop_map(|limit| Some(Clip::Value(limit))),
+        (1e-9f32..1e9).prop_map(|limit| Some(Clip::GlobalNorm(limit))),
+    ];
+    let muon = prop_oneof![
+        4 => Just(None),
+        1 => (muon(), 0.0f32..1e7).prop_map(Some)
+    ];
+    (rule(), muon, clip).prop_map(|(rule, muon, clip): (UpdateRule, _, _)| match muon {
+        None => Optimizer { rule, rest: None, clip },
+        Some((muon, lr_multiplier)) => {
+            let rest = Some(Rest { rule, lr_multiplier });
+            Optimizer { rule: muon.into(), rest, clip }
+        }
+    })
+}
+
+fn rule() -> impl Strategy<Value = UpdateRule> {
     let velocity = prop_oneof![Just(Velocity::Keras), Just(Velocity::PyTorch)];
     let style = prop_oneof![
         Just(Rmsprop::keras2()),
@@ -107,7 +143,7 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
             Nadam::pytorch().betas(beta1, beta2).epsilon(epsilon).momentum_decay(decay)
         }),
     ];
-    let rule = prop_oneof![
+    prop_oneof![
         (0.0f32..1.0, any::<bool>(), velocity, decay()).prop_map(
             |(momentum, nesterov, velocity, weight_decay)| {
                 Sgd { momentum, nesterov, velocity, weight_decay }.into()
@@ -127,14 +163,7 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
         (0.0..1.0, 0.0..1.0, 1e-12f32..1.0, positive_decay()).prop_map(|(beta1, beta2, epsilon, decay)| {
             Lamb::new().betas(beta1, beta2).epsilon(epsilon).weight_decay(decay).into()
         }),
-    ];
-    let clip = prop_oneof![
-        Just(None),
-        (1e-9f32..1e9).prop_map(|limit| Some(Clip::Norm(limit))),
-        (1e-9f32..1e9).prop_map(|limit| Some(Clip::Value(limit))),
-        (1e-9f32..1e9).prop_map(|limit| Some(Clip::GlobalNorm(limit))),
-    ];
-    (rule, clip).prop_map(|(rule, clip): (UpdateRule, _)| Optimizer { rule, clip })
+    ]
 }
 
 proptest! {
@@ -220,11 +249,18 @@ fn compact_forms() {
         "nadam:momentum-decay=0.1",
         "lars:momentum=0.9,nesterov=true,trust=0.02,epsilon=0.01,l2=5e-5",
         "lamb:beta1=0.8,beta2=0.95,epsilon=1e-8,weight-decay=0.01,global-clipnorm=1",
+        "muon:momentum=0.6,steps=3,adjust=none,normalize=true,clipnorm=1+sgd:momentum=0.85,lr-multiplier=0.5",
     ] {
         assert_eq!(text.parse::<Optimizer>().unwrap().to_string(), text);
     }
     for (text, meaning) in [
         ("adamw", "adam:weight-decay=0.004"),
+        ("muon", "muon+adam:beta2=0.95,epsilon=1e-10,epsilon-hat=false,lr-multiplier=0.015"),
+        (
+            "muon:adjust=match-rms-adamw,weight-decay=0.1",
+            "muon:adjust=match-rms-adamw,weight-decay=0.1+adam:beta2=0.95,epsilon=1e-10,epsilon-hat=false",
+        ),
+        ("muon:nesterov=false + sgd : lr-multiplier = 1e+2", "muon:nesterov=false+sgd:lr-multiplier=100"),
         ("adamw:style=pytorch", "adam:style=pytorch,weight-decay=0.01"),
         ("adamw:weight-decay=0.1", "adam:weight-decay=0.1"),
     ] {
@@ -305,8 +341,20 @@ fn wrong_optimizers_are_named() {
     for (text, message) in [
         (
             "adamax",
-            "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam, lion, lars, lamb",
+            "the optimizer `adamax` is unknown; there are sgd, rmsprop, adam, adamw, nadam, lion, lars, lamb, muon",
         ),
+        ("muon:steps=0", "muon: steps is 0, but must be a whole number from 1 to 99"),
+        (
+            "muon:adjust=rms",
+            "muon: adjust is rms, but must be original, match-rms-adamw, spectral-unclamped or none",
+        ),
+        ("muon+muon", "muon: the rest's rule is muon, but must be another than muon"),
+        ("muon+sgd:lr-multiplier=-1", "sgd: lr-multiplier is -1, but must be a number of 0 or more"),
+        (
+            "muon+lion:clipnorm=1",
+            "lion: option `clipnorm` is unknown; there are beta1, beta2, weight-decay, l2, lr-multiplier",
+        ),
+        ("adam+sgd", "adam steps over all parameters, and leaves none to `+sgd`: only muon does"),
         (
             "lars:momentum=0.9",
             "lars: weight-decay is 0, but must be a positive number: tensors without one have no trust ratio",

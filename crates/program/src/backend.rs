@@ -183,10 +183,10 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// Clips gradients in place: see [`Clip`](towers_optim::Clip). Where they carry a loss scale, limits and norms do not.
     fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()>;
 
-    /// One step of a rule at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay.
-    /// `state` is an arena for each name in [`UpdateRule::state`], and 1 element that counts the steps if the rule
-    /// [counts them](UpdateRule::counts_steps), and if there is a run to step over. All arenas are laid out alike, and
-    /// nothing outside of the runs is touched.
+    /// One step of a rule at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay, and may
+    /// have rules of their own. `state` is an arena for each name in [`UpdateRule::state`] of the rule that has most, and 1
+    /// element that counts the steps if a rule [counts them](UpdateRule::counts_steps), and if that has a run to step over. All
+    /// arenas are laid out alike, and nothing outside of the runs is touched. A rule with less state uses the first arenas.
     fn optimizer_step(
         &self,
         rule: &UpdateRule,

@@ -5,7 +5,7 @@ use crate::element::{Bf16, Element, Format, typed};
 use crate::operand::{
     alike, clipped_arenas, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write,
 };
-use crate::{Buffer, Cpu, elementwise, images, optimizer, scratch, softmax};
+use crate::{Buffer, Cpu, elementwise, images, muon, optimizer, scratch, softmax};
 use core::ops::Range;
 use towers_optim::UpdateRule;
 use towers_program::{
@@ -183,8 +183,11 @@ impl Backend for Cpu {
             grads,
             state,
             runs,
-            |rule, lr, t, params, grads, state| {
-                optimizer::update(self, rule, lr, t, params, grads, state);
+            |rule, lr, t, shape, params, grads, state| match (rule, state) {
+                (UpdateRule::Muon(muon), [velocity, _]) => {
+                    muon::step(self, &muon, lr, shape, params, grads, velocity);
+                }
+                (rule, state) => optimizer::update(self, rule, lr, t, params, grads, state),
             },
         )
     }

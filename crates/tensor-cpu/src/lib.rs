@@ -22,6 +22,7 @@ mod linear;
 mod local_response_norm;
 mod memory;
 mod merge;
+mod muon;
 mod norm_operands;
 mod normalization;
 mod operand;

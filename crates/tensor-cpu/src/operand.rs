@@ -102,9 +102,9 @@ pub(crate) fn run_mut<'a, T>(
     Ok(&mut data[at.range()])
 }
 
-/// See `Backend::optimizer_step`. `step` moves one run: it takes the rule with the run's weight decay, the learning rate and the
-/// number of the step, from 1. Then come parameters, gradients and a slice of state for each of the rule's names; other
-/// slices are empty.
+/// See `Backend::optimizer_step`. `step` moves one run: it takes the rule with the run's weight decay, the learning rate, the
+/// number of the step, from 1, and the shape of a matrix. Then come parameters, gradients and a slice of state for each of the
+/// rule's names; other slices are empty.
 pub(crate) fn optimizer_step<T, B>(
     rule: &UpdateRule,
     lr: f32,
@@ -112,16 +112,18 @@ pub(crate) fn optimizer_step<T, B>(
     grads: &Storage,
     state: &mut [&mut Storage],
     runs: &[ParamRun],
-    step: impl Fn(UpdateRule, f32, u64, &mut [T], &[T], [&mut [T]; 2]),
+    step: impl Fn(UpdateRule, f32, u64, [usize; 2], &mut [T], &[T], [&mut [T]; 2]),
 ) -> Result<()>
 where
     T: Copy + AddAssign + From<u8> + Into<f64>,
     B: Any + DerefMut<Target = [T]>,
 {
-    let (op, names) = ("optimizer_step", rule.state());
-    Error::check_len(op, "the state, in arenas,", Span::new(0, state.len()), rule.arrays())?;
+    let op = "optimizer_step";
+    let (arenas, counts) = ParamRun::state_in(rule, runs);
+    let needed = arenas + usize::from(counts);
+    Error::check_len(op, "the state, in arenas,", Span::new(0, state.len().min(needed)), needed)?;
     let (params, grads) = (arena::<T, B>(params)?, grads.on::<B>(op)?);
-    let (arenas, counted) = state.split_at_mut(names.len());
+    let (arenas, counted) = state.split_at_mut(state.len() - usize::from(counts));
     let mut remembered: [&mut [T]; 2] = Default::default();
     for (to, from) in remembered.iter_mut().zip(arenas) {
         *to = arena::<T, B>(from)?;
@@ -131,18 +133,20 @@ where
         None => None,
     };
     let taken: f64 = counted.as_ref().map_or(0.0, |steps| steps[0].into());
-    for &ParamRun { at, lr_multiplier, weight_decay } in runs {
+    let mut counts_this = false;
+    for run @ &ParamRun { at, lr_multiplier, .. } in runs {
+        let rule = run.rule_in(rule);
+        counts_this |= rule.counts_steps() && at.len > 0;
         let (params, grads) =
-            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+            (run_mut(op, "the parameters", params, at)?, self::run(op, "the gradients", grads, at)?);
         let mut parts: [&mut [T]; 2] = Default::default();
-        for ((part, whole), name) in parts.iter_mut().zip(&mut remembered).zip(names) {
+        for ((part, whole), name) in parts.iter_mut().zip(&mut remembered).zip(rule.state()) {
             *part = run_mut(op, name, whole, at)?;
         }
-        let rule = rule.with_weight_decay(weight_decay);
-        step(rule, lr * lr_multiplier, taken as u64 + 1, params, grads, parts);
+        step(rule, lr * lr_multiplier, taken as u64 + 1, run.shape(), params, grads, parts);
     }
     if let Some(steps) = &mut counted {
-        steps[0] += T::from(u8::from(runs.iter().any(|run| run.at.len > 0)));
+        steps[0] += T::from(u8::from(counts_this));
     }
     Ok(())
 }

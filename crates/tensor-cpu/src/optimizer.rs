@@ -5,7 +5,7 @@ use towers_optim::{Clip, UpdateRule};
 use towers_program::Span;
 
 /// Elements a task: 64 KiB of each arena.
-const BLOCK: usize = 16_384;
+pub(crate) const BLOCK: usize = 16_384;
 
 pub(crate) fn ema(momentum: f32, scale: f32, sums: &[f32], running: &mut [f32]) {
     let (momentum, scale) = (f64::from(momentum), f64::from(scale));
@@ -39,24 +39,38 @@ pub(crate) fn update(
     state: [&mut [f32]; 2],
 ) {
     let (simd, [first, second]) = (cpu.simd(), state);
-    let mut squares = [[0.0; 2]; PARTS];
+    let mut squares = [0.0; 2];
     if rule.of_tensors() {
-        // The sums are of parts that depend on the tensor's length alone.
-        let (part, sums) = (params.len().div_ceil(PARTS).max(BLOCK), Shards::new(&mut squares));
-        for_parts(cpu, part, params, grads, [first, second], |k, params, grads, state| {
-            // SAFETY: each task has its own sum.
-            let sum = unsafe { sums.part(k..k + 1) };
-            measure(simd, rule, t, params, grads, state, &mut sum[0]);
+        squares = sums_of_parts(cpu, params, grads, [first, second], |params, grads, state, sums| {
+            measure(simd, rule, t, params, grads, state, sums);
         });
     }
-    let ratio = rule.trust_ratio([0, 1].map(|k| squares.iter().map(|sums| sums[k]).sum()));
+    let ratio = rule.trust_ratio(squares);
     for_parts(cpu, BLOCK, params, grads, [first, second], |_, params, grads, state| {
         step(simd, rule, lr, t, ratio, params, grads, state);
     });
 }
 
+/// Two sums over a tensor, of the sums of its parts. Those depend on its length alone.
+pub(crate) fn sums_of_parts(
+    cpu: &Cpu,
+    params: &mut [f32],
+    grads: &[f32],
+    state: [&mut [f32]; 2],
+    work: impl Fn(&mut [f32], &[f32], [&mut [f32]; 2], &mut [f64; 2]) + Sync,
+) -> [f64; 2] {
+    let mut squares = [[0.0; 2]; PARTS];
+    let (part, sums) = (params.len().div_ceil(PARTS).max(BLOCK), Shards::new(&mut squares));
+    for_parts(cpu, part, params, grads, state, |k, params, grads, state| {
+        // SAFETY: each task has its own sum.
+        let sum = unsafe { sums.part(k..k + 1) };
+        work(params, grads, state, &mut sum[0]);
+    });
+    [0, 1].map(|k| squares.iter().map(|sums| sums[k]).sum())
+}
+
 /// Runs `work` on parts of this length of all slices, each with its number.
-fn for_parts(
+pub(crate) fn for_parts(
     cpu: &Cpu,
     part: usize,
     params: &mut [f32],

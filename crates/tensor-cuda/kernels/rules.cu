@@ -237,3 +237,86 @@ STEP(lamb, float beta1, float take1, float log_beta1, float beta2, float take2, 
     for_all<2>({params, grads, {first, second}}, n, vector,
                [=](float& p, float, float& m, float& a) { p -= rate * to(p, m, a); });
 }
+
+// Muon: v = momentum v + (1 - momentum) g, the direction u = v, or with Nesterov momentum v + (1 - momentum) g, which the first
+// pass leaves in `second`. Products make it orthogonal, then p = keep p - lr adjust u. A `target` other than 0 is the norm that p
+// is brought to before. With a momentum of 0 the velocity is not touched.
+MEASURE(muon, float momentum, float nesterov) {
+    if (state->halted || state->overflow) return;
+    float unscale = 1.0f / state->loss_scale, take = 1.0f - momentum;
+    float of_v = nesterov != 0.0f ? momentum : 1.0f, of_g = nesterov != 0.0f ? take : 0.0f;
+    double of_p = 0.0, of_u = 0.0;
+    for (u64 k = global_thread(); k < n; k += global_threads()) {
+        float p = params[k], u = grads[k] * unscale + penalty * p;
+        if (momentum != 0.0f) {
+            float v = momentum * first[k] + take * u;
+            first[k] = v;
+            u = of_v * v + of_g * u;
+        }
+        second[k] = u;
+        of_p += static_cast<double>(p) * p;
+        of_u += static_cast<double>(u) * u;
+    }
+    leave_sums(sums, of_p, of_u);
+}
+STEP(muon, float momentum, float nesterov, const double* sums, u32 blocks, float adjust, float target) {
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, keep = 1.0f - lr * shrink, rate = lr * adjust;
+    Norms of = norms_of(sums, blocks);
+    if (target != 0.0f && lr != 0.0f && of.p > 0.0) keep *= static_cast<float>(target / of.p);
+    for_all<0>({params, second}, n, vector, [=](float& p, float u, float&, float&) { p = p * keep - rate * u; });
+}
+
+// Brings the norm of a direction, of which the sums are left, to at most 1.
+KERNEL muon_scale(float* x, u64 n, const double* sums, u32 blocks, float epsilon) {
+    Norms of = norms_of(sums, blocks);
+    float scale = static_cast<float>(1.0 / (of.u > epsilon ? of.u : static_cast<double>(epsilon)));
+    for (u64 k = global_thread(); k < n; k += global_threads()) x[k] *= scale;
+}
+
+// out = of_product a b + of_add add + one I, an m x n matrix row by row; the sums have k terms, in f32 and in their
+// order. `down` and `right` are the elements from a row and from a column of an operand to the next; one of them is 1. A block of 64
+// threads computes 32 x 32 elements, a thread 4 x 4 of them, going along k by 16.
+constexpr u32 SIDE = 32, DEPTH = 16, PATCH = 4;
+KERNEL muon_product(u32 m, u32 n, u32 k, const float* a, u32 a_down, u32 a_right, const float* b, u32 b_down, u32 b_right,
+                    float* out, const float* add, float of_product, float of_add, float one) {
+    __shared__ float rows[DEPTH][SIDE + 1], columns[DEPTH][SIDE + 1];
+    u32 row = blockIdx.y * SIDE, column = blockIdx.x * SIDE;
+    u32 down = threadIdx.x / 8 * PATCH, right = threadIdx.x % 8 * PATCH;
+    float sums[PATCH][PATCH] = {};
+    for (u32 from = 0; from < k; from += DEPTH) {
+        for (u32 e = threadIdx.x; e < SIDE * DEPTH; e += 64) {
+            // Neighbouring threads read neighbouring elements.
+            u32 i = a_right == 1 ? e / DEPTH : e % SIDE, d = a_right == 1 ? e % DEPTH : e / SIDE;
+            bool there = row + i < m && from + d < k;
+            rows[d][i] = there ? a[static_cast<u64>(row + i) * a_down + static_cast<u64>(from + d) * a_right] : 0.0f;
+            i = b_right == 1 ? e % SIDE : e / DEPTH, d = b_right == 1 ? e / SIDE : e % DEPTH;
+            there = column + i < n && from + d < k;
+            columns[d][i] = there ? b[static_cast<u64>(from + d) * b_down + static_cast<u64>(column + i) * b_right] : 0.0f;
+        }
+        __syncthreads();
+        for (u32 d = 0; d < DEPTH; ++d) {
+            float x[PATCH], y[PATCH];
+#pragma unroll
+            for (u32 i = 0; i < PATCH; ++i) x[i] = rows[d][down + i], y[i] = columns[d][right + i];
+#pragma unroll
+            for (u32 i = 0; i < PATCH; ++i) {
+#pragma unroll
+                for (u32 j = 0; j < PATCH; ++j) sums[i][j] += x[i] * y[j];
+            }
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (u32 i = 0; i < PATCH; ++i) {
+#pragma unroll
+        for (u32 j = 0; j < PATCH; ++j) {
+            u32 r = row + down + i, c = column + right + j;
+            if (r >= m || c >= n) continue;
+            u64 at = static_cast<u64>(r) * n + c;
+            float sum = of_product * sums[i][j];
+            if (of_add != 0.0f) sum += of_add * add[at];
+            out[at] = r == c ? sum + one : sum;
+        }
+    }
+}

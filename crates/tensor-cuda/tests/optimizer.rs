@@ -38,9 +38,11 @@ impl Steps {
         let len = [between(rng, 0, 100), between(rng, 1000, 6000)][between(rng, 0, 1)];
         let at = Span::new([between(rng, 0, 30), 4 * between(rng, 0, 9)][between(rng, 0, 1)], len);
         let run = |rng: &mut towers_philox::Philox, from: usize, to: usize| ParamRun {
-            at: Span::new(at.offset + from, to - from),
             lr_multiplier: pick(rng, &[1.0, 0.0, 2.5]),
-            weight_decay: pick(rng, &[weight_decay, WeightDecay::Coupled(0.01), WeightDecay::None]),
+            ..ParamRun::new(
+                Span::new(at.offset + from, to - from),
+                pick(rng, &[weight_decay, WeightDecay::Coupled(0.01), WeightDecay::None]),
+            )
         };
         let from = len / 3 + between(rng, 0, len / 3);
         let runs = [run(rng, 0, len / 3), run(rng, from, len)];
@@ -265,8 +267,7 @@ fn gradients_that_overflow_move_nothing_and_halve_the_loss_scale() {
 #[test]
 fn gradients_that_overflow_in_one_run_move_no_other() {
     let cuda = emulated(Precision::Fp16);
-    let run =
-        |offset| ParamRun { at: Span::new(offset, 8), lr_multiplier: 2.0, weight_decay: WeightDecay::None };
+    let run = |offset| ParamRun { lr_multiplier: 2.0, ..plain(Span::new(offset, 8)) };
     let step = |odd: f32| {
         let mut grads = vec![1.0; 24];
         grads[20] = odd;

@@ -9,21 +9,32 @@ impl FromStr for Optimizer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (name, mut options) = parse(text)?;
-        let optimizer = read(name, &mut options)?;
+        // A `+` may also be a part of a number, as in 1e+6.
+        let mut joints = text.match_indices('+').map(|(at, _)| at);
+        let joint = joints.find(|at| !text[at + 1..].starts_with(|next: char| next.is_ascii_digit()));
+        let (own, rest) = joint.map_or((text, None), |at| (&text[..at], Some(&text[at + 1..])));
+        let (name, mut options) = parse(own)?;
+        let mut optimizer = read(name, &mut options)?;
         options.finish()?;
+        if let Some(rest) = rest {
+            optimizer.rest = Some(rest.parse()?);
+        }
         optimizer.validate()?;
         Ok(optimizer)
     }
 }
 
 fn read(name: &str, options: &mut Options) -> Result<Optimizer> {
+    let optimizer = Optimizer::from(read_rule(name, options)?);
+    Ok(Optimizer { clip: read_clip(options)?, ..optimizer })
+}
+
+pub(super) fn read_rule(name: &str, options: &mut Options) -> Result<UpdateRule> {
     let rule = UpdateRule::read(name, options)?;
-    let rule = match read_weight_decay(options)? {
+    Ok(match read_weight_decay(options)? {
         WeightDecay::None => rule,
         given => rule.with_weight_decay(given),
-    };
-    Ok(Optimizer { rule, clip: read_clip(options)? })
+    })
 }
 
 impl Optimizer {
@@ -72,10 +83,15 @@ pub(crate) fn read_weight_decay(options: &mut Options) -> Result<WeightDecay> {
 impl Display for Optimizer {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         let mut out = Writer::new(f, self.rule.name())?;
-        self.rule.write(&mut out)?;
-        write_weight_decay(&mut out, self.rule.weight_decay())?;
-        self.clip.map_or(Ok(()), |clip| out.option(clip.name(), Number(clip.limit())))
+        write_rule(&mut out, &self.rule)?;
+        self.clip.map_or(Ok(()), |clip| out.option(clip.name(), Number(clip.limit())))?;
+        self.rest.map_or(Ok(()), |rest| write!(f, "+{rest}"))
     }
+}
+
+pub(super) fn write_rule(out: &mut Writer, rule: &UpdateRule) -> fmt::Result {
+    rule.write(out)?;
+    write_weight_decay(out, rule.weight_decay())
 }
 
 pub(crate) fn write_weight_decay(out: &mut Writer, decay: WeightDecay) -> fmt::Result {

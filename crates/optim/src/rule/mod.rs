@@ -2,6 +2,7 @@ mod adam;
 mod lamb;
 mod lars;
 mod lion;
+mod muon;
 mod nadam;
 mod rmsprop;
 mod sgd;
@@ -11,6 +12,7 @@ pub use adam::Adam;
 pub use lamb::Lamb;
 pub use lars::Lars;
 pub use lion::Lion;
+pub use muon::{Adjust, Form, Muon};
 pub use nadam::Nadam;
 pub use rmsprop::Rmsprop;
 pub use sgd::{Sgd, Velocity};
@@ -26,7 +28,7 @@ trait Rule: Copy {
     /// See [`UpdateRule::counts_steps`].
     const COUNTS_STEPS: bool;
 
-    /// See [`UpdateRule::of_tensors`]. Such a rule has `measure`, `ratio` and `scaled_step`; the others have `step_over`.
+    /// See [`UpdateRule::of_tensors`]. Such a rule has `measure`, `ratio` and `scaled_step`, but for Muon; the others have `step_over`.
     const OF_TENSORS: bool = false;
 
     /// See [`UpdateRule::state`].
@@ -261,11 +263,13 @@ rules! {
     Lars "lars";
     /// LAMB, Adam with a trust ratio for each tensor.
     Lamb "lamb";
+    /// Muon, SGD with orthogonal steps of matrices; a plain slice, which has no shape, is a matrix of one output.
+    Muon "muon";
 }
 
 impl UpdateRule {
     /// The functions of a device that take the first pass of a rule [of tensors](UpdateRule::of_tensors).
-    pub const MEASURES: &[&str] = &["measure_lars", "measure_lamb"];
+    pub const MEASURES: &[&str] = &["measure_lars", "measure_lamb", "measure_muon"];
 
     /// All names of [`state`](UpdateRule::state).
     pub const STATES: [&str; 3] = ["velocity", "mean", "mean_square"];

@@ -5,7 +5,7 @@ mod state;
 pub use state::OptimizerState;
 
 use crate::{Ints, Span, Storage};
-use towers_optim::{Clip, WeightDecay};
+use towers_optim::{Clip, UpdateRule, WeightDecay};
 
 /// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,12 +16,33 @@ pub struct ParamRun {
     pub lr_multiplier: f32,
     /// Takes the place of the optimizer's.
     pub weight_decay: WeightDecay,
+    /// Takes the place of the step's rule, if given.
+    pub rule: Option<UpdateRule>,
+    /// Elements of a row of the matrix, for [`Muon`](towers_optim::Muon) alone; 1 for a vector.
+    pub columns: usize,
 }
 
 impl ParamRun {
     /// A run that keeps the learning rate.
     pub const fn new(at: Span, weight_decay: WeightDecay) -> Self {
-        ParamRun { at, lr_multiplier: 1.0, weight_decay }
+        ParamRun { at, lr_multiplier: 1.0, weight_decay, rule: None, columns: 1 }
+    }
+
+    /// The run's own rule in a step of `rule`, with its weight decay.
+    pub fn rule_in(&self, rule: &UpdateRule) -> UpdateRule {
+        self.rule.unwrap_or(*rule).with_weight_decay(self.weight_decay)
+    }
+
+    /// Rows and columns of the matrix.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.at.len / self.columns.max(1), self.columns]
+    }
+
+    /// How many arenas a step of `rule` on these runs needs at least, and whether a rule counts its steps.
+    pub fn state_in(rule: &UpdateRule, runs: &[ParamRun]) -> (usize, bool) {
+        let rules = || core::iter::once(*rule).chain(runs.iter().filter_map(|run| run.rule));
+        let arenas = rules().map(|rule| rule.state().len()).max().unwrap_or(0);
+        (arenas, rules().any(|rule| rule.counts_steps()))
     }
 }
 

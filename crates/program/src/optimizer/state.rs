@@ -1,6 +1,7 @@
 use super::clipping::Clipping;
 use super::groups::Grouped;
 use crate::{Device, Error, ParamRun, Result, Span, Storage};
+use std::collections::HashMap;
 use towers_optim::{Optimizer, ParamGroup};
 
 /// An optimizer for one arena of parameters: its rule, and its state.
@@ -41,8 +42,10 @@ use towers_optim::{Optimizer, ParamGroup};
 #[derive(Debug)]
 pub struct OptimizerState {
     optimizer: Optimizer,
-    /// An arena for each of the rule's names, then the number of steps if it counts them. The rest is empty.
+    /// An arena for each name of the rule that has most, then the number of steps if a rule counts them. The rest is empty.
     state: [Storage; 3],
+    /// The rows and columns of the parameters that Muon steps over.
+    matrices: HashMap<String, [usize; 2]>,
     /// `None` if all parameters follow the same rule.
     groups: Option<Grouped>,
     clipping: Option<Clipping>,
@@ -60,14 +63,15 @@ impl OptimizerState {
     pub fn new(device: &Device, optimizer: impl Into<Optimizer>, len: usize) -> Result<Self> {
         let optimizer = optimizer.into();
         optimizer.validate()?;
-        let rule = &optimizer.rule;
-        let mut lens = rule.state().iter().map(|_| len).chain(rule.counts_steps().then_some(1));
+        let (arenas, counts) = state_of(&optimizer);
+        let mut lens = core::iter::repeat_n(len, arenas).chain(counts.then_some(1));
         let mut arena = || device.alloc(lens.next().unwrap_or(0));
         let state = [arena()?, arena()?, arena()?];
         let clipping = optimizer.clip.map(|clip| Clipping::whole(clip, len));
         Ok(OptimizerState {
             optimizer,
             state,
+            matrices: HashMap::new(),
             groups: None,
             clipping,
             epochs_done: 0,
@@ -75,9 +79,36 @@ impl OptimizerState {
         })
     }
 
+    /// The same for [`Muon`](towers_optim::Muon), which steps over the parameters of these names, as matrices of these rows (inputs)
+    /// and columns (outputs), once the state is [grouped](OptimizerState::grouped). All others follow the
+    /// [rule of the rest](Optimizer::rest). Other optimizers don't ask for shapes.
+    ///
+    /// ```
+    /// use towers_optim::{Muon, Optimizer, Sgd};
+    /// use towers_program::{OptimizerState, Span};
+    ///
+    /// let device = towers_tensor_cpu::device(1);
+    /// let muon = Optimizer::from(Muon::new()).rest(Sgd::keras());
+    /// let params = [("dense/kernel", Span::new(0, 4)), ("dense/bias", Span::new(4, 2))];
+    /// let state = OptimizerState::new(&device, muon, 6)?;
+    /// let mut state = state.matrices([("dense/kernel", [2, 2])]).grouped(&[], params)?;
+    ///
+    /// let (mut weights, mut grads) = (device.alloc(6)?, device.alloc(6)?);
+    /// device.upload(&[1.0, 0.0, 0.0, 0.01, 5.0, 5.0], &mut grads, 0)?;
+    /// state.step(&device, 0.1, &mut weights, &mut grads, Span::new(0, 6))?;
+    /// let weights = weights.to_vec(&device, 0, 6)?;
+    /// assert!(weights[3] / weights[0] > 0.5, "far from 0.01");
+    /// assert_eq!(weights[4..], [-0.5, -0.5]);
+    /// # Ok::<(), towers_program::Error>(())
+    /// ```
+    pub fn matrices<'n>(mut self, matrices: impl IntoIterator<Item = (&'n str, [usize; 2])>) -> Self {
+        self.matrices = matrices.into_iter().map(|(name, shape)| (name.to_owned(), shape)).collect();
+        self
+    }
+
     /// The same with groups of parameters, which are told by their names and places in the arena. With groups, places that no
     /// name has are left alone. Gradients are clipped by the norm of each of `params`, and LARS and LAMB scale the step of each;
-    /// before, the arena is a single one.
+    /// before, the arena is a single one. Muon's is then a vector.
     ///
     /// ```
     /// use towers_optim::Sgd;
@@ -112,8 +143,8 @@ impl OptimizerState {
             let trained = |name| ParamGroup::of(groups, name).map_or(0..u64::MAX, ParamGroup::trained);
             clipping.params = params.iter().map(|&(name, at)| (at, trained(name))).collect();
         }
-        if !groups.is_empty() || self.optimizer.rule.of_tensors() {
-            let grouped = Grouped::new(&self.optimizer.rule, groups, params.into_iter());
+        if !groups.is_empty() || self.optimizer.rules().any(|rule| rule.of_tensors()) {
+            let grouped = Grouped::new(&self.optimizer, groups, &self.matrices, params.into_iter());
             self.runs.reserve(grouped.len());
             self.groups = Some(grouped);
         }
@@ -135,9 +166,18 @@ impl OptimizerState {
         &self.optimizer
     }
 
-    /// The arenas of the memory with their [names](towers_optim::UpdateRule::state), each laid out as the parameters.
-    pub fn arenas(&self) -> impl Iterator<Item = (&'static str, &Storage)> {
-        self.optimizer.rule.state().iter().copied().zip(&self.state)
+    /// The arenas of the memory, each laid out as the parameters. What they hold of a parameter is
+    /// [`names_of`](OptimizerState::names_of) it.
+    pub fn arenas(&self) -> impl Iterator<Item = &Storage> {
+        self.state.iter().take(state_of(&self.optimizer).0)
+    }
+
+    /// The [names](towers_optim::UpdateRule::state) of the first arenas where they hold the state of this parameter.
+    pub fn names_of(&self, param: &str) -> &'static [&'static str] {
+        match self.optimizer.rest {
+            Some(rest) if !self.matrices.contains_key(param) => rest.rule.state(),
+            _ => self.optimizer.rule.state(),
+        }
     }
 
     /// How many steps were taken, where the rule needs to know, as Adam's does. Waits for the device.
@@ -145,8 +185,9 @@ impl OptimizerState {
     /// # Errors
     /// If `device` is another than the state's, or reports an error.
     pub fn steps(&self, device: &Device) -> Result<Option<f32>> {
-        let rule = &self.optimizer.rule;
-        let steps = self.state[rule.state().len()].to_vec(device, 0, usize::from(rule.counts_steps()))?;
+        let (arenas, counts) = state_of(&self.optimizer);
+        // There may be none behind the last arena.
+        let steps = if counts { self.state[arenas].to_vec(device, 0, 1)? } else { Vec::new() };
         Ok(steps.first().copied())
     }
 
@@ -179,7 +220,8 @@ impl OptimizerState {
             Some(groups) => self.runs.extend(groups.runs(self.epochs_done, at)),
             None => self.runs.push(ParamRun::new(at, rule.weight_decay())),
         }
-        let state = &mut self.state.each_mut()[..rule.arrays()];
+        let (arenas, counts) = state_of(&self.optimizer);
+        let state = &mut self.state.each_mut()[..arenas + usize::from(counts)];
         device.optimizer_step(rule, rate, params, grads, state, &self.runs)
     }
 
@@ -203,10 +245,10 @@ impl OptimizerState {
     pub fn import(&mut self, device: &Device, values: &[f32]) -> Result<()> {
         let (expected, got) = (self.state.iter().map(Storage::len).sum(), values.len());
         if got != expected {
-            let state = match self.optimizer.rule.state() {
-                [] => "no state".to_owned(),
-                names => names.join(" and "),
-            };
+            let mut names: Vec<&str> =
+                self.optimizer.rules().flat_map(|rule| rule.state()).copied().collect();
+            names.dedup();
+            let state = if names.is_empty() { "no state".to_owned() } else { names.join(" and ") };
             return Err(Error::StateLength { state, expected, got });
         }
         let mut rest = values;
@@ -217,4 +259,10 @@ impl OptimizerState {
         }
         Ok(())
     }
+}
+
+/// How many arenas an optimizer keeps, and whether it counts its steps.
+fn state_of(optimizer: &Optimizer) -> (usize, bool) {
+    let arenas = optimizer.rules().map(|rule| rule.state().len()).max().unwrap_or(0);
+    (arenas, optimizer.rules().any(|rule| rule.counts_steps()))
 }

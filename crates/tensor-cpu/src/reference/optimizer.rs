@@ -1,4 +1,6 @@
-use towers_optim::{Adam, Clip, Lamb, Lars, Lion, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_optim::{
+    Adam, Adjust, Clip, Lamb, Lars, Lion, Muon, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay,
+};
 use towers_program::Span;
 
 /// The parameter and gradient after weight decay.
@@ -50,6 +52,7 @@ pub(crate) fn update(
     rule: UpdateRule,
     lr: f32,
     t: u64,
+    shape: [usize; 2],
     params: &mut [f64],
     grads: &[f64],
     [first, second]: [&mut [f64]; 2],
@@ -61,6 +64,7 @@ pub(crate) fn update(
         UpdateRule::Adam(rule) => adam(rule, lr, t, params, grads, first, second),
         UpdateRule::Lars(rule) => lars(rule, lr, params, grads, first),
         UpdateRule::Lamb(rule) => lamb(rule, lr, t, params, grads, first, second),
+        UpdateRule::Muon(rule) => muon(rule, lr, shape, params, grads, first),
         UpdateRule::Lion(rule) => lion(rule, lr, params, grads, first),
         UpdateRule::Nadam(rule) => nadam(rule, lr, t, params, grads, first, second),
     }
@@ -190,4 +194,60 @@ fn lamb(
     }
     let ratio = trust(decay, params, &directions, |p, u| p / u);
     params.iter_mut().zip(directions).for_each(|(p, u)| *p -= lr * ratio * u);
+}
+
+fn muon(
+    rule: Muon,
+    lr: f64,
+    shape @ [rows, columns]: [usize; 2],
+    params: &mut [f64],
+    grads: &[f64],
+    velocity: &mut [f64],
+) {
+    let m = f64::from(rule.momentum);
+    let mut direction = Vec::with_capacity(params.len());
+    for (k, (&p, &g)) in params.iter().zip(grads).enumerate() {
+        let (_, g) = decay(rule.weight_decay, lr, p, g);
+        direction.push(velocity.get_mut(k).map_or(g, |v| {
+            *v = m * *v + (1.0 - m) * g;
+            if rule.nesterov { m * *v + (1.0 - m) * g } else { *v }
+        }));
+    }
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let length = norm(&direction).max(f64::from(rule.epsilon));
+    let mut x: Vec<f64> = direction.iter().map(|u| u / length).collect();
+    for _ in 0..rule.steps {
+        // x (a + b xᵀx + c (xᵀx)²), which is as well (a + b xxᵀ + c (xxᵀ)²) x.
+        let gram = product(&transposed(&x, shape), &x, [columns, rows, columns]);
+        let of_gram = product(&x, &gram, [rows, columns, columns]);
+        let of_square = product(&of_gram, &gram, [rows, columns, columns]);
+        let terms = x.iter().zip(of_gram).zip(of_square);
+        x = terms.map(|((x, x3), x5)| 3.4445 * x - 4.775 * x3 + 2.0315 * x5).collect();
+    }
+    let (size, [inputs, outputs]) = (norm(params), shape.map(|n| n as f64));
+    let rate = lr
+        * match rule.adjust {
+            Adjust::Original => (outputs / inputs).max(1.0).sqrt(),
+            Adjust::MatchRmsAdamw => 0.2 * inputs.max(outputs).sqrt(),
+            Adjust::SpectralUnclamped => (outputs / inputs).sqrt(),
+            Adjust::None => 1.0,
+        };
+    let scale = if rule.normalize && lr != 0.0 && size > 0.0 { outputs.sqrt() / size } else { 1.0 };
+    for (param, x) in params.iter_mut().zip(x) {
+        let (p, _) = decay(rule.weight_decay, lr, *param, 0.0);
+        *param = scale * p - rate * x;
+    }
+}
+
+fn transposed(x: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
+    (0..rows * columns).map(|k| x[k % rows * columns + k / rows]).collect()
+}
+
+fn product(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
+    let mut out = vec![0.0; m * n];
+    for (at, &a) in a.iter().enumerate().take(m * k) {
+        let (row, i) = (at / k, at % k);
+        out[row * n..][..n].iter_mut().zip(&b[i * n..]).for_each(|(out, b)| *out += a * b);
+    }
+    out
 }

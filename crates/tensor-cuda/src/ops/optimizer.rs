@@ -3,7 +3,7 @@
 use crate::driver::{Arg, Geometry, Ptr, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use towers_optim::{Clip, UpdateRule, WeightDecay};
+use towers_optim::{Clip, Form, Muon, UpdateRule, WeightDecay};
 use towers_program::{ClippedGrads, Error, ParamRun, Precision, Result, Span, Storage};
 
 pub(crate) const SOURCE: Source = Source {
@@ -22,26 +22,39 @@ pub(crate) const SOURCE: Source = Source {
     ],
 };
 
-/// A kernel for each rule.
+/// A kernel for each rule, another for each rule of tensors, and those of Muon's products.
 pub(crate) const RULES: Source =
     Source { name: "rules.cu", text: include_str!("../../kernels/rules.cu"), kernels: RULE_KERNELS };
 
 const RULE_KERNELS: &[&str] = &{
-    let mut all = [""; UpdateRule::STEPS.len() + UpdateRule::MEASURES.len()];
-    let (steps, measures) = all.split_at_mut(UpdateRule::STEPS.len());
+    let mut all = [""; UpdateRule::STEPS.len() + UpdateRule::MEASURES.len() + MUON.len()];
+    let (steps, others) = all.split_at_mut(UpdateRule::STEPS.len());
+    let (measures, products) = others.split_at_mut(UpdateRule::MEASURES.len());
     steps.copy_from_slice(UpdateRule::STEPS);
     measures.copy_from_slice(UpdateRule::MEASURES);
+    products.copy_from_slice(&MUON);
     all
 };
 
+const MUON: [&str; 2] = ["muon_scale", "muon_product"];
+
 const THREADS: u32 = 256;
+
+/// Threads of a block of a product, and the rows and columns that it computes.
+const OF_PRODUCT: u32 = 64;
+const SIDE: usize = 32;
 
 /// The norm of a tensor is made by blocks of about so many numbers, but no more blocks than this, which is enough for any GPU.
 const NUMBERS_OF_A_BLOCK: usize = 4096;
 const MOST_BLOCKS: usize = 128;
+/// Bytes of two sums of each block.
+const SUMS: usize = 16 * MOST_BLOCKS;
 
 /// A run of parameters of one rule, as arguments that all kernels share.
 struct Run {
+    rule: UpdateRule,
+    /// Rows and columns, for Muon.
+    shape: [usize; 2],
     params: Ptr,
     grads: Ptr,
     /// The arenas of the rule's state; the others are null.
@@ -55,6 +68,21 @@ struct Run {
     /// Numbers of a thread at once: 4 if all runs begin on 16 bytes.
     vector: u32,
     geometry: Geometry,
+}
+
+impl Run {
+    /// Bytes of scratch memory: for a rule of tensors the sums of the blocks, for Muon two matrices and two squares as well.
+    fn scratch(&self) -> usize {
+        let side = self.shape[0].min(self.shape[1]);
+        match self.rule {
+            UpdateRule::Muon(_) => {
+                let parts = [self.n as usize, side * side].map(|len| (4 * len).next_multiple_of(256));
+                SUMS + 2 * parts[0] + 2 * parts[1]
+            }
+            rule if rule.of_tensors() => SUMS,
+            _ => 0,
+        }
+    }
 }
 
 const OP: &str = "optimizer_step";
@@ -75,16 +103,18 @@ impl Cuda {
         state: &mut [&mut Storage],
         runs: &[ParamRun],
     ) -> Result<()> {
-        let (names, params) = (rule.state(), arena(params)?);
-        Error::check_len(OP, "the state, in arenas,", Span::new(0, state.len()), rule.arrays())?;
-        let (arenas, counted) = state.split_at(names.len());
+        let params = arena(params)?;
+        let (arenas, counts) = ParamRun::state_in(rule, runs);
+        let needed = arenas + usize::from(counts);
+        Error::check_len(OP, "the state, in arenas,", Span::new(0, state.len().min(needed)), needed)?;
+        let (arenas, counted) = state.split_at(state.len() - usize::from(counts));
         let steps = match counted.first() {
             Some(steps) => self.run(OP, "the number of steps", arena(steps)?, Span::new(0, 1))?,
             None => Ptr(0),
         };
         let runs = runs.iter().filter(|run| run.at.len > 0);
-        let runs = runs.map(|run| self.run_of(params, arena(grads)?, names, arenas, run));
-        let runs = runs.collect::<Result<Vec<Run>>>()?;
+        let runs = runs.map(|run| self.run_of(params, arena(grads)?, rule, arenas, run));
+        let mut runs = runs.collect::<Result<Vec<Run>>>()?;
         if runs.is_empty() {
             return Ok(());
         }
@@ -96,10 +126,18 @@ impl Cuda {
                 self.launch("find_overflow", run.geometry, args)?;
             }
         }
-        let constants: Vec<Arg> = rule.constants().into_iter().map(Arg::from).collect();
-        let sums = if rule.of_tensors() { self.scratch(16 * MOST_BLOCKS)? } else { Ptr(0) };
-        for run in &runs {
+        let scratch = match runs.iter().map(Run::scratch).max().unwrap_or(0) {
+            0 => Ptr(0),
+            bytes => self.scratch(bytes)?,
+        };
+        for run in &mut runs {
+            let rule = run.rule;
+            let constants: Vec<Arg> = rule.constants().into_iter().map(Arg::from).collect();
             let blocks = (run.n as usize).div_ceil(NUMBERS_OF_A_BLOCK).clamp(1, MOST_BLOCKS) as u32;
+            let sums = scratch;
+            if let UpdateRule::Muon(_) = rule {
+                run.state[1] = scratch.offset(SUMS);
+            }
             if rule.of_tensors() {
                 let mut args = args![
                     self.step_state(),
@@ -116,6 +154,9 @@ impl Cuda {
                 .to_vec();
                 args.extend_from_slice(&constants);
                 self.launch(rule.measure_name(), Geometry::line(blocks, THREADS), &args)?;
+            }
+            if let UpdateRule::Muon(muon) = &rule {
+                self.orthogonalize(muon, run, sums, blocks)?;
             }
             let mut args = args![
                 self.step_state(),
@@ -135,9 +176,13 @@ impl Cuda {
             if rule.of_tensors() {
                 args.extend_from_slice(args![sums, blocks]);
             }
+            if let UpdateRule::Muon(muon) = &rule {
+                let target = if muon.normalize { (run.shape[1] as f64).sqrt() as f32 } else { 0.0 };
+                args.extend_from_slice(args![muon.adjust.factor(run.shape), target]);
+            }
             self.launch(rule.step_name(), run.geometry, &args)?;
         }
-        if rule.counts_steps() {
+        if runs.iter().any(|run| run.rule.counts_steps()) {
             self.launch("count_step", Geometry::line(1, 1), args![self.step_state(), steps])?;
         }
         if scaled {
@@ -146,19 +191,79 @@ impl Cuda {
         self.refresh_compute_copies(params)
     }
 
+    /// See [`Muon::orthogonalize`]. The direction is the run's second state, at the begin of what it needs of scratch memory behind
+    /// the sums.
+    fn orthogonalize(&self, muon: &Muon, run: &mut Run, sums: Ptr, blocks: u32) -> Result<()> {
+        let ([rows, columns], bytes) = (run.shape, 4 * run.n as usize);
+        let side = rows.min(columns);
+        let [x, y] = [run.state[1], run.state[1].offset(bytes.next_multiple_of(256))];
+        let gram = y.offset(bytes.next_multiple_of(256));
+        let square = gram.offset((4 * side * side).next_multiple_of(256));
+        self.launch("muon_scale", run.geometry, args![x, run.n, sums, blocks, muon.epsilon])?;
+        let [a, b, c] = Muon::POLYNOMIAL;
+        let (mut from, mut to) = (x, y);
+        for _ in 0..muon.steps {
+            let (form, count) =
+                if rows > columns { (Form::LeftTransposed, rows) } else { (Form::RightTransposed, columns) };
+            self.product(form, [side, count, side], [from, from, gram], None)?;
+            self.product(Form::Plain, [side; 3], [gram, gram, square], Some([c, b, a]))?;
+            let factors = if rows > columns { [from, square] } else { [square, from] };
+            self.product(Form::Plain, [rows, side, columns], [factors[0], factors[1], to], None)?;
+            core::mem::swap(&mut from, &mut to);
+        }
+        run.state[1] = from;
+        Ok(())
+    }
+
+    /// `out = a b`, of `m` rows and `n` columns, with sums of `k` terms; with factors `c`, `b` and `a` it is
+    /// `c a b + b a + a I`.
+    fn product(
+        &self,
+        form: Form,
+        [m, k, n]: [usize; 3],
+        [a, b, out]: [Ptr; 3],
+        of_square: Option<[f32; 3]>,
+    ) -> Result<()> {
+        let word = |value| u32_of(OP, "a side of a matrix", value);
+        let [of_product, of_add, one] = of_square.unwrap_or([1.0, 0.0, 0.0]);
+        let strides = |transposed, rows, columns| if transposed { [1, rows] } else { [columns, 1] };
+        let [a_down, a_right] = strides(form == Form::LeftTransposed, m, k);
+        let [b_down, b_right] = strides(form == Form::RightTransposed, k, n);
+        let grid = [word(n.div_ceil(SIDE))?, word(m.div_ceil(SIDE))?, 1];
+        let arguments = args![
+            word(m)?,
+            word(n)?,
+            word(k)?,
+            a,
+            word(a_down)?,
+            word(a_right)?,
+            b,
+            word(b_down)?,
+            word(b_right)?,
+            out,
+            a,
+            of_product,
+            of_add,
+            one
+        ];
+        let geometry = Geometry { grid, block: [OF_PRODUCT, 1, 1], shared: 0 };
+        self.launch("muon_product", geometry, arguments)
+    }
+
     fn run_of(
         &self,
         params: &Buffer,
         grads: &Buffer,
-        names: &[&'static str],
+        rule: &UpdateRule,
         arenas: &[&mut Storage],
         run: &ParamRun,
     ) -> Result<Run> {
-        let ParamRun { at, lr_multiplier, weight_decay } = *run;
+        let ParamRun { at, lr_multiplier, weight_decay, .. } = *run;
+        let rule = run.rule_in(rule);
         let params = self.run(OP, "the parameters", params, at)?;
         let grads = self.run(OP, "the gradients", grads, at)?;
         let mut state = [Ptr(0); 2];
-        for ((ptr, name), data) in state.iter_mut().zip(names).zip(arenas) {
+        for ((ptr, name), data) in state.iter_mut().zip(rule.state()).zip(arenas) {
             *ptr = self.run(OP, name, arena(data)?, at)?;
         }
         let aligned = [params, grads].iter().chain(&state).all(|p| p.0.is_multiple_of(16));
@@ -170,7 +275,19 @@ impl Cuda {
             WeightDecay::Decoupled(w) => (0.0, w),
         };
         let n = at.len as u64;
-        Ok(Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry })
+        Ok(Run {
+            rule,
+            shape: run.shape(),
+            params,
+            grads,
+            state,
+            n,
+            lr_multiplier,
+            penalty,
+            shrink,
+            vector,
+            geometry,
+        })
     }
 
     pub(crate) fn op_clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {

@@ -69,6 +69,7 @@ impl PreparedRun<'_> {
         let mut notes = self.notes.clone();
         notes.extend(self.config.describe_lr_scaling(worker.state.global_batch).map(Message::from));
         notes.extend(self.config.describe_layer_decay(&self.model)?.map(Message::from));
+        notes.extend(self.config.describe_muon(&self.model).map(Message::from));
         let mut warnings = self.config.warnings();
         warnings.extend(self.warnings.clone());
         warnings.extend(resume.into_iter().flat_map(|resume| worker.differs_from(&resume.state)));

@@ -22,9 +22,10 @@ impl Worker<'_> {
             arena.load(&self.device, slot, resume.values(&slot.name, &slot.shape)?)?;
         }
         let mut memory = Vec::new();
-        for (name, arena) in self.optimizer.arenas() {
+        for (kind, arena) in self.optimizer.arenas().enumerate() {
             let mut values = vec![0.0; arena.len()];
             for slot in slots.iter().filter(|slot| slot.role == Role::Trainable) {
+                let Some(name) = self.optimizer.names_of(&slot.name).get(kind) else { continue };
                 let saved = resume.values(&format!("{name}/{}", slot.name), &slot.shape)?;
                 values[slot.span.range()].copy_from_slice(saved);
             }
@@ -89,9 +90,10 @@ impl Worker<'_> {
             average.export(&self.network, &mut averages)?;
         }
         let mut kinds = vec![averages];
-        for (name, arena) in self.optimizer.arenas() {
+        for (kind, arena) in self.optimizer.arenas().enumerate() {
             let mut tensors = Tensors::new();
             for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
+                let Some(name) = self.optimizer.names_of(&slot.name).get(kind) else { continue };
                 let values = arena.to_vec(&self.device, slot.span.offset, slot.span.len)?;
                 tensors.insert(format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
             }
