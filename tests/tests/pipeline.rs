@@ -98,12 +98,24 @@ fn any_cut_will_do() {
             config.training.ema = Some("momentum=0.9".parse().unwrap());
         })
     };
+    let muon = |config: Config| {
+        config.with(|config| {
+            config.training.optimizer = "muon:weight-decay=0.1,clipnorm=0.1".parse().unwrap();
+            config.training.layer_decay = Some(0.8);
+        })
+    };
     let (one, one_adam) = (run(1, &whole(2)), run(1, &adam(whole(2))));
+    let one_muon = run(1, &muon(whole(2)));
     for cut in towers_models::small_cnn(10).unwrap().cuts() {
         let cut_there =
             split(2, 2).with(|config| config.placement.devices.split_at = vec![cut.layer.clone()]);
         assert_same_steps(&one, &run(2, &cut_there), &format!("cut behind {}", cut.layer));
-        assert_same_steps(&one_adam, &run(2, &adam(cut_there)), &format!("AdamW, cut behind {}", cut.layer));
+        assert_same_steps(
+            &one_adam,
+            &run(2, &adam(cut_there.clone())),
+            &format!("AdamW, cut behind {}", cut.layer),
+        );
+        assert_same_steps(&one_muon, &run(2, &muon(cut_there)), &format!("Muon, cut behind {}", cut.layer));
     }
     let few = towers_cifar::synthetic(3, 6, 3);
     let google = |mut config: Config| {

@@ -38,6 +38,7 @@ const OPTIONS: [&[&str]; 29] = [
     &[
         "optimizer = 'adamw:weight-decay=0.01'",
         "optimizer = 'lamb:weight-decay=0.01'",
+        "optimizer = 'muon:weight-decay=0.01'",
         "optimizer = 'rmsprop'",
         "optimizer = 'sgd:clipnorm=0.01'",
     ],

@@ -163,11 +163,18 @@ fn an_interrupted_evaluation_begins_again() {
     }
 }
 
-/// The optimizers of both tutorials; AdamW, which counts its steps; and one with parameter groups and an
+/// The optimizers of both tutorials; AdamW, which counts its steps; Muon, which leaves some parameters to another rule; and one with parameter groups and an
 /// average of the weights. Each is stopped in the middle of an epoch, at every step of it.
 #[test]
 fn an_interrupted_epoch_goes_on_at_the_next_step() {
-    for optimizer in ["rmsprop", "adamw", "sgd:momentum=0.9", "sgd:momentum=0.8,nesterov,velocity=pytorch"] {
+    for optimizer in [
+        "rmsprop",
+        "adamw",
+        "sgd:momentum=0.9",
+        "sgd:momentum=0.8,nesterov,velocity=pytorch",
+        "muon:weight-decay=0.1",
+        "muon:momentum=0.6,steps=3,adjust=none,normalize+sgd:momentum=0.85,nesterov",
+    ] {
         let mut config = quick(2);
         if optimizer.contains("nesterov") {
             let groups = ["*/beta:lr-multiplier=8,l2=1e-3", "dense/bias:epochs=1"];

@@ -37,6 +37,18 @@ fn any_number_of_devices_trains_the_same_bits() {
     }
 }
 
+/// Muon's matrices too.
+#[test]
+fn any_number_of_devices_makes_the_same_matrices_orthogonal() {
+    let mut config = config(Some(4));
+    config.training.optimizer =
+        "muon:global-clipnorm=0.5,weight-decay=0.1+adamw:lr-multiplier=0.1".parse().unwrap();
+    let one = run(&cpus(1, 1), &config);
+    for (world, threads) in [(1, 3), (2, 1), (3, 2)] {
+        assert_same_steps(&one, &run(&cpus(world, threads), &config), &format!("Muon on {world} devices"));
+    }
+}
+
 /// The test above can fail: without virtual replicas every replica normalizes only its share.
 #[test]
 fn other_shards_are_another_run() {

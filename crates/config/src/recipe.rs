@@ -3,7 +3,7 @@
 use crate::DataSet;
 
 /// The built-in recipes, as names and texts.
-pub const RECIPES: [(&str, &str); 10] = [
+pub const RECIPES: [(&str, &str); 11] = [
     ("minigooglenet", include_str!("recipes/minigooglenet.toml")),
     ("keras-cnn", include_str!("recipes/keras-cnn.toml")),
     ("slice-batch", include_str!("recipes/slice-batch.toml")),
@@ -11,6 +11,7 @@ pub const RECIPES: [(&str, &str); 10] = [
     ("resnet18", include_str!("recipes/resnet18.toml")),
     ("resnet18-group-norm", include_str!("recipes/resnet18-group-norm.toml")),
     ("airbench94", include_str!("recipes/airbench94.toml")),
+    ("airbench94-muon", include_str!("recipes/airbench94-muon.toml")),
     ("mnist", include_str!("recipes/mnist.toml")),
     ("adam", include_str!("recipes/adam.toml")),
     ("quick", include_str!("recipes/quick.toml")),

@@ -49,7 +49,7 @@ options! {
         /// The random seed; 1 in the built-in recipes
         seed: u64 = 1, Kind::Whole(0), "--seed N";
         ["Optimizer"]
-        /// The optimizer: sgd, rmsprop, adam, adamw, nadam, lion, lars or lamb, with options: sgd:momentum=0.9,nesterov or adamw:weight-decay=0.01
+        /// The optimizer: sgd, rmsprop, adam, adamw, nadam, lion, lars, lamb or muon, with options: sgd:momentum=0.9,nesterov or adamw:weight-decay=0.01
         optimizer: Optimizer = Sgd::keras().momentum(0.9).into(), Kind::form(of_optim::<Optimizer>, "an optimizer, as in sgd:momentum=0.9"), "--optimizer SPEC", with brief("As in sgd:momentum=0.9 or adamw:weight-decay=0.01");
         /// The base learning rate, which the schedule changes
         lr: f64 = 5e-3, LR, "--lr X", with alias("learning-rate"), with brief("The base learning rate");

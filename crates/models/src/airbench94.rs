@@ -18,8 +18,35 @@ pub fn airbench94(classes: usize) -> Result<Model> {
     for_images(IMAGE, classes)
 }
 
+/// [`airbench94`] as its variant for [`Muon`](towers_program::OptimizerState::matrices) has it: the weights of the last layer begin
+/// with a standard deviation of 1, and the scores are divided by the number of its inputs, 256 for 32x32 images. The parameters
+/// are as many.
+///
+/// # Errors
+/// None for at least one class.
+pub fn airbench94_muon(classes: usize) -> Result<Model> {
+    muon_for_images(IMAGE, classes)
+}
+
 pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
-    let mut graph = Graph::new("airbench94", image);
+    network("airbench94", image, classes, |_| (Initializer::PyTorch, 1.0 / 9.0))
+}
+
+pub(crate) fn muon_for_images(image: [usize; 3], classes: usize) -> Result<Model> {
+    // Uniform numbers whose variance is 1.
+    let limit = 3.0_f32.sqrt();
+    let uniform = Initializer::Uniform(-limit, limit);
+    network("airbench94_muon", image, classes, |inputs| (uniform, 1.0 / inputs as f32))
+}
+
+/// `head` is the initializer of the last layer and the factor of the scores, for a number of inputs.
+fn network(
+    name: &str,
+    image: [usize; 3],
+    classes: usize,
+    head: impl Fn(usize) -> (Initializer, f32),
+) -> Result<Model> {
+    let mut graph = Graph::new(name, image);
     let g = &mut graph;
     // Both signs of each of the 2 x 2 x 3 directions of a patch, or of the 2 x 2 directions of a grey one.
     let whitening = Conv2D::new(8 * image[2], 2)
@@ -36,8 +63,9 @@ pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
     }
     x = g.add(MaxPooling2D::new(3), x)?;
     x = g.add(Flatten, x)?;
-    x = g.add(Dense::new(classes).use_bias(false).kernel_initializer(Initializer::PyTorch), x)?;
-    x = g.add(Rescaling::new(1.0 / 9.0), x)?;
+    let (initializer, factor) = head(g.shape(x).per_sample());
+    x = g.add(Dense::new(classes).use_bias(false).kernel_initializer(initializer), x)?;
+    x = g.add(Rescaling::new(factor), x)?;
     Ok(Model::new(graph, x))
 }
 

@@ -21,7 +21,7 @@ mod model;
 mod resnet18;
 mod small_cnn;
 
-pub use airbench94::airbench94;
+pub use airbench94::{airbench94, airbench94_muon};
 pub use architecture::{Architecture, CLASSES, IMAGES, LayerSpec, Normalization, initializer_of, options_of};
 pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
@@ -32,8 +32,15 @@ pub use small_cnn::small_cnn;
 use towers_layers::{Error, Result};
 
 /// The names that [`by_name`] knows.
-pub const NAMES: [&str; 6] =
-    ["airbench94", "keras_cnn", "minigooglenet", "resnet18", "resnet18_group_norm", "small_cnn"];
+pub const NAMES: [&str; 7] = [
+    "airbench94",
+    "airbench94_muon",
+    "keras_cnn",
+    "minigooglenet",
+    "resnet18",
+    "resnet18_group_norm",
+    "small_cnn",
+];
 
 /// The name among [`NAMES`] that this one stands for: recipes write `-` where networks write `_`.
 ///
@@ -74,6 +81,7 @@ pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
 pub fn by_name_for(name: &str, image: [usize; 3], classes: usize) -> Option<Result<Model>> {
     let build = match name {
         "airbench94" => airbench94::for_images,
+        "airbench94_muon" => airbench94::muon_for_images,
         "keras_cnn" => keras_cnn::for_images,
         "minigooglenet" => minigooglenet::for_images,
         "resnet18" => resnet18::for_images,

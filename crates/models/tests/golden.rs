@@ -57,7 +57,8 @@ impl Case {
             };
             network.arena_mut().load(device, slot, &values).unwrap();
         }
-        let golden = Golden::open("networks").unwrap();
+        let file = if name == "airbench94_muon" { name } else { "networks" };
+        let golden = Golden::open(file).unwrap();
         Case { name, network, batch, golden, precision: precision(device, rounding) }
     }
 
@@ -162,4 +163,10 @@ fn resnet18() {
 #[test]
 fn airbench94() {
     check("airbench94", &towers_models::airbench94(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-4, 1e-3]);
+}
+
+/// `tests/golden/airbench94_muon.py`.
+#[test]
+fn airbench94_muon() {
+    check("airbench94_muon", &towers_models::airbench94_muon(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-4, 1e-3]);
 }

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use towers_layers::Mode;
-use towers_models::{Model, airbench94, by_name, by_name_for, keras_cnn, minigooglenet, resnet18};
+use towers_models::{
+    Model, airbench94, airbench94_muon, by_name, by_name_for, keras_cnn, minigooglenet, resnet18,
+};
 
 #[test]
 fn parameter_counts() {
@@ -12,8 +14,10 @@ fn parameter_counts() {
     assert_eq!((summary.trainable, summary.non_trainable), (1_250_858, 0));
     let summary = resnet18(10).unwrap().summary();
     assert_eq!((summary.trainable, summary.non_trainable), (11_173_962, 2 * 4_800));
-    let summary = airbench94(10).unwrap().summary();
-    assert_eq!((summary.trainable, summary.non_trainable), (1_971_352, 24 * 12 + 3 * 1_152));
+    for network in [airbench94(10), airbench94_muon(10)] {
+        let summary = network.unwrap().summary();
+        assert_eq!((summary.trainable, summary.non_trainable), (1_971_352, 24 * 12 + 3 * 1_152));
+    }
 }
 
 /// PyTorch's counts for the same networks.
@@ -113,7 +117,13 @@ fn every_network_takes_images_of_other_sizes() {
 /// The named size works, and no smaller one does on either side.
 #[test]
 fn what_is_too_small_is_told_with_what_is_not() {
-    for (name, smallest) in [("airbench94", 25), ("keras_cnn", 10), ("minigooglenet", 7), ("small_cnn", 8)] {
+    for (name, smallest) in [
+        ("airbench94", 25),
+        ("airbench94_muon", 25),
+        ("keras_cnn", 10),
+        ("minigooglenet", 7),
+        ("small_cnn", 8),
+    ] {
         assert!(by_name_for(name, [smallest, smallest, 3], 10).unwrap().is_ok(), "{name}");
         for (h, w) in [(smallest - 1, 64), (64, smallest - 1)] {
             let error = by_name_for(name, [h, w, 3], 10).unwrap().unwrap_err().to_string();

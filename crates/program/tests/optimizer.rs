@@ -171,6 +171,43 @@ fn refusals() {
     assert_eq!(params.to_vec(&device, 0, 2).unwrap(), [1.0; 2], "a refused step changes nothing");
 }
 
+/// Matrices that are larger than their parameter, and a step over a part of one.
+#[test]
+fn matrices_are_whole() {
+    let device = towers_tensor_cpu::device(1);
+    let params = [("a", Span::new(0, 6)), ("b", Span::new(6, 2))];
+    let with = |shape| {
+        let state = OptimizerState::new(&device, Muon::new(), 8).unwrap();
+        state.matrices([("a", shape)]).grouped(&[], params)
+    };
+    let error = with([4, 2]).unwrap_err().to_string();
+    assert!(error.contains("a matrix"), "{error}");
+    let (mut weights, mut grads) = (upload(&device, &[1.0; 8]), upload(&device, &[1.0; 8]));
+    let error =
+        with([2, 3]).unwrap().step(&device, 0.1, &mut weights, &mut grads, Span::new(0, 5)).unwrap_err();
+    assert!(error.to_string().contains("a matrix"), "{error}");
+    assert_eq!(weights.to_vec(&device, 0, 8).unwrap(), [1.0; 8]);
+}
+
+/// The same bits on any number of threads, of matrices with several parts.
+#[test]
+fn threads_change_no_bit_of_a_matrix() {
+    let (shape, len) = ([300, 70], 300 * 70);
+    let grads: Vec<f32> = (0..len).map(|k| (k as f32 * 1.7).cos()).collect();
+    let run = |threads| {
+        let device = towers_tensor_cpu::device(threads);
+        let mut params = upload(&device, &vec![0.5; len]);
+        let state = OptimizerState::new(&device, Muon::new().normalize(), len).unwrap();
+        let mut state = state.matrices([("a", shape)]).grouped(&[], [("a", Span::new(0, len))]).unwrap();
+        for lr in [0.1, 0.05] {
+            state.step(&device, lr, &mut params, &mut upload(&device, &grads), Span::new(0, len)).unwrap();
+        }
+        params.to_vec(&device, 0, len).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    let one = run(1);
+    assert!([2, 3, 5].into_iter().all(|threads| run(threads) == one));
+}
+
 /// The length of a step from 0 under a steady gradient of 1, after 200 steps at rate 1, when the rate drops to 0.1.
 fn after_a_drop(optimizer: Sgd) -> f32 {
     let device = towers_tensor_cpu::reference();

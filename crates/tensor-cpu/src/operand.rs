@@ -143,7 +143,7 @@ where
         for ((part, whole), name) in parts.iter_mut().zip(&mut remembered).zip(rule.state()) {
             *part = run_mut(op, name, whole, at)?;
         }
-        step(rule, lr * lr_multiplier, taken as u64 + 1, run.shape(), params, grads, parts);
+        step(rule, lr * lr_multiplier, taken as u64 + 1, run.shape()?, params, grads, parts);
     }
     if let Some(steps) = &mut counted {
         steps[0] += T::from(u8::from(counts_this));

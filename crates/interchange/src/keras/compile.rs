@@ -46,7 +46,11 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
     // Since 2.11 Keras adds the epsilon inside of the root, and every optimizer has a weight decay, if only `null`.
     let is_new = config.contains_key("weight_decay");
     let mut text = if name == "rmsprop" && is_new { "rmsprop:style=keras3".to_owned() } else { name.clone() };
-    for ours in options {
+    let mut left_out = Vec::new();
+    if name == "muon" {
+        text = muon(config, &mut left_out)?;
+    }
+    for ours in options.into_iter().filter(|_| name != "muon") {
         // Standalone Keras 2 clipped the norm of all gradients by `clipnorm`, tf.keras that of each; their files look alike.
         if ours == "clipnorm" && !is_new {
             continue;
@@ -67,11 +71,8 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
         // Writing to a string cannot fail.
         let _ = write!(text, "{joint}{ours}={value}");
     }
-    let mut left_out: Vec<String> = NOT_THERE
-        .iter()
-        .filter(|key| get(key).is_some_and(|value| *value != false))
-        .map(|key| (*key).to_owned())
-        .collect();
+    let others = NOT_THERE.iter().filter(|key| get(key).is_some_and(|value| *value != false));
+    left_out.extend(others.map(|key| (*key).to_owned()));
     if !is_new && get("clipnorm").is_some() {
         left_out.push("its clipnorm, which Keras 2 and tf.keras understand differently".to_owned());
     }
@@ -98,6 +99,55 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
         (false, None) => Some("constant".to_owned()),
     };
     Ok(Compiled { optimizer: text, lr, schedule, left_out })
+}
+
+/// Keras' Muon, whose AdamW has options of its own. Velocities that are sums give the same steps as averages.
+fn muon(config: &Map<String, Value>, left_out: &mut Vec<String>) -> Result<String, String> {
+    let read = |(ours, theirs): (&str, &str)| match config.get(theirs).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(format!("{ours}={value}"))),
+        Some(value) => {
+            let value = plain(value).ok_or_else(|| format!("its optimizer's {theirs} is no number"))?;
+            Ok(Some(format!("{ours}={value}")))
+        }
+    };
+    let all = |pairs: &[(&str, &str)]| -> Result<Vec<String>, String> {
+        pairs.iter().map(|pair| read(*pair)).filter_map(Result::transpose).collect()
+    };
+    let is = |key: &str, value: f64| {
+        config.get(key).and_then(Value::as_f64).is_none_or(|given| (given - value).abs() < 1e-6)
+    };
+    if !is("muon_a", 3.4445) || !is("muon_b", -4.775) || !is("muon_c", 2.0315) {
+        return Err("its optimizer is Muon with a polynomial of its own".to_owned());
+    }
+    let adjust = match config.get("rms_rate") {
+        Some(Value::Null) => "none",
+        _ if is("rms_rate", 0.2) => "match-rms-adamw",
+        _ => return Err("its optimizer is Muon with a rms_rate other than 0.2".to_owned()),
+    };
+    let own = [
+        ("momentum", "momentum"),
+        ("nesterov", "nesterov"),
+        ("steps", "ns_steps"),
+        ("weight-decay", "weight_decay"),
+        ("clipnorm", "clipnorm"),
+        ("clipvalue", "clipvalue"),
+        ("global-clipnorm", "global_clipnorm"),
+    ];
+    let rest = [
+        ("beta1", "adam_beta_1"),
+        ("beta2", "adam_beta_2"),
+        ("epsilon", "epsilon"),
+        ("weight-decay", "adam_weight_decay"),
+        ("lr-multiplier", "adam_lr_ratio"),
+    ];
+    left_out.push(
+        "its choice of matrices: here Muon takes kernels of convolutions too, but not the last layer"
+            .to_owned(),
+    );
+    let text = [vec![format!("muon:adjust={adjust}")], all(&own)?].concat().join(",");
+    let rest = all(&rest)?.join(",");
+    Ok(if rest.is_empty() { format!("{text}+adam") } else { format!("{text}+adam:{rest}") })
 }
 
 /// A number as it was given to Keras, which keeps it in f32: 0.02, not 0.019999999552965164.
@@ -163,6 +213,18 @@ mod tests {
             of("RMSprop", json!({"lr": 1e-3, "rho": 0.9, "decay": 0.0})),
             "rmsprop:rho=0.9 0.001 constant []"
         );
+        let muon = json!({"learning_rate": 0.002, "weight_decay": 0.004, "momentum": 0.95, "nesterov": true, "ns_steps": 5,
+                          "rms_rate": 0.2, "muon_a": 3.4445, "muon_b": -4.775, "muon_c": 2.0315, "clipnorm": 1.0,
+                          "adam_beta_1": 0.9, "adam_beta_2": 0.999, "epsilon": 1e-7, "adam_weight_decay": null,
+                          "adam_lr_ratio": 0.5, "exclude_layers": [], "exclude_embeddings": true, "use_ema": false});
+        let says = "muon:adjust=match-rms-adamw,momentum=0.95,nesterov=true,steps=5,weight-decay=0.004,clipnorm=1\
+                    +adam:beta1=0.9,beta2=0.999,epsilon=0.0000001,lr-multiplier=0.5 0.002 constant \
+                    [its choice of matrices: here Muon takes kernels of convolutions too, but not the last layer]";
+        assert_eq!(of("Muon", muon), says);
+        let plain = "muon:adjust=none,steps=3+adam 0.001 constant";
+        assert!(of("Muon", json!({"rms_rate": null, "ns_steps": 3})).starts_with(plain));
+        assert!(of("Muon", json!({"rms_rate": 0.3})).ends_with("rms_rate other than 0.2"));
+        assert!(of("Muon", json!({"muon_a": 3})).ends_with("a polynomial of its own"));
         assert_eq!(told(&json!({"optimizer": "sgd"})), "sgd 0.01 constant []");
         let inner = json!({"class_name": "SGD", "config": {"learning_rate": 0.5}});
         let scaled = of("LossScaleOptimizer", json!({"inner_optimizer": inner}));

@@ -273,12 +273,6 @@ impl UpdateRule {
 
     /// All names of [`state`](UpdateRule::state).
     pub const STATES: [&str; 3] = ["velocity", "mean", "mean_square"];
-
-    /// How many arrays a device keeps: one for each name of [`state`](UpdateRule::state), and one for the number of steps if they
-    /// are [counted](UpdateRule::counts_steps).
-    pub fn arrays(&self) -> usize {
-        self.state().len() + usize::from(self.counts_steps())
-    }
 }
 
 /// Momentum, rho and betas: an average must forget.

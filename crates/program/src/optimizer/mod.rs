@@ -4,7 +4,7 @@ mod state;
 
 pub use state::OptimizerState;
 
-use crate::{Ints, Span, Storage};
+use crate::{Error, Ints, Result, Span, Storage};
 use towers_optim::{Clip, UpdateRule, WeightDecay};
 
 /// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
@@ -34,8 +34,13 @@ impl ParamRun {
     }
 
     /// Rows and columns of the matrix.
-    pub fn shape(&self) -> [usize; 2] {
-        [self.at.len / self.columns.max(1), self.columns]
+    ///
+    /// # Errors
+    /// If the last row is not whole.
+    pub fn shape(&self) -> Result<[usize; 2]> {
+        let rows = self.at.len / self.columns.max(1);
+        Error::check_len("optimizer_step", "a matrix", self.at, rows * self.columns)?;
+        Ok([rows, self.columns])
     }
 
     /// How many arenas a step of `rule` on these runs needs at least, and whether a rule counts its steps.

@@ -130,7 +130,7 @@ impl OptimizerState {
     /// ```
     ///
     /// # Errors
-    /// If an option of a group is outside of its domain. That a group takes no parameter is for
+    /// If an option of a group is outside of its domain, or a matrix is larger than its place. That a group takes no parameter is for
     /// [`ParamGroup::check_all`] to say: an arena may hold a part of a network.
     pub fn grouped<'n>(
         mut self,
@@ -139,6 +139,10 @@ impl OptimizerState {
     ) -> Result<Self> {
         groups.iter().try_for_each(ParamGroup::validate)?;
         let params: Vec<(&str, Span)> = params.into_iter().collect();
+        for (name, at) in &params {
+            let len = self.matrices.get(*name).map_or(0, |[rows, columns]| rows * columns);
+            Error::check_len("optimizer_step", "a matrix", Span::new(at.offset, len.max(at.len)), at.len)?;
+        }
         if let Some(clipping) = &mut self.clipping {
             let trained = |name| ParamGroup::of(groups, name).map_or(0..u64::MAX, ParamGroup::trained);
             clipping.params = params.iter().map(|&(name, at)| (at, trained(name))).collect();
@@ -186,8 +190,7 @@ impl OptimizerState {
     /// If `device` is another than the state's, or reports an error.
     pub fn steps(&self, device: &Device) -> Result<Option<f32>> {
         let (arenas, counts) = state_of(&self.optimizer);
-        // There may be none behind the last arena.
-        let steps = if counts { self.state[arenas].to_vec(device, 0, 1)? } else { Vec::new() };
+        let steps = self.state[arenas].to_vec(device, 0, usize::from(counts))?;
         Ok(steps.first().copied())
     }
 

@@ -277,7 +277,7 @@ impl Cuda {
         let n = at.len as u64;
         Ok(Run {
             rule,
-            shape: run.shape(),
+            shape: run.shape()?,
             params,
             grads,
             state,
