@@ -81,7 +81,7 @@ fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
         let mut values =
             network.arena().storage(slot).to_vec(&device, slot.span.offset, slot.span.len).unwrap();
         // Makes the logits depend on the pictures.
-        let gain = if matches!(name, "resnet18" | "airbench94") { 2.4 } else { 1.5 };
+        let gain = if matches!(name, "resnet18" | "airbench94" | "airbench94_muon") { 2.4 } else { 1.5 };
         for (k, value) in values.iter_mut().enumerate() {
             match slot.shape.len() {
                 1 => *value += ((k * 7919 % 101) as f32 / 101.0 - 0.5) * 0.4,

@@ -155,7 +155,7 @@ fn minigooglenet_averages_over_all_of_an_image() {
 fn every_network_has_class_activation_maps() {
     let device = towers_tensor_cpu::device(1);
     for (name, size) in
-        towers_models::NAMES.into_iter().zip([[3, 3], [13, 13], [7, 7], [4, 4], [4, 4], [8, 8]])
+        towers_models::NAMES.into_iter().zip([[3, 3], [3, 3], [13, 13], [7, 7], [4, 4], [4, 4], [8, 8]])
     {
         let network = by_name(name, 10).unwrap().unwrap().build(&device, 1, Mode::Inference).unwrap();
         assert_eq!(network.grad_cam(1).unwrap().unwrap().map_size(), size, "{name}");
