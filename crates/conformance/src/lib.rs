@@ -84,7 +84,7 @@ macro_rules! topics {
             normalization: layers_of_real_networks a_large_mean_costs_nothing an_empty_batch constant_channels
                 outliers_in_front_cost_nothing corners_that_stand_out_cost_nothing
                 a_corner_of_a_group_costs_nothing nan_stays squares_that_overflow_show, any_shape;
-            optimizers: clipping matrices no_momentum_needs_no_velocity settings_of_recipes, any_convention any_average;
+            optimizers: clipping ascents matrices no_momentum_needs_no_velocity settings_of_recipes, any_convention any_average;
             pixel_norm: layers_of_real_networks a_large_mean_costs_nothing a_channel_that_stands_out_costs_nothing
                 an_empty_batch nan_stays, any_channels any_neighbours;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum, any_window;

@@ -5,9 +5,9 @@ use crate::{Bench, Buffer, Case, Output, Subject};
 #[cfg(feature = "random")]
 use proptest::{prelude::*, sample};
 use towers_optim::{
-    Adam, Adjust, Clip, Lamb, Lars, Lion, Muon, Nadam, Rmsprop, Sgd, UpdateRule, WeightDecay,
+    Adam, Adjust, Clip, Lamb, Lars, Lion, Muon, Nadam, Rmsprop, Sam, Sgd, UpdateRule, WeightDecay,
 };
-use towers_program::{ClippedGrads, ParamRun, Result, Span, Storage};
+use towers_program::{GradNorms, ParamRun, Result, Span, Storage};
 
 /// A few steps of a rule on a run in the middle of an arena.
 #[derive(Clone, Debug)]
@@ -120,28 +120,64 @@ struct Clipping {
 
 impl Case for Clipping {
     fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
-        let mut at = Vec::new();
-        let mut end = self.offset;
-        for &len in &self.lens {
-            at.push(Span::new(end, len));
-            // A gap that belongs to none.
-            end += len + 3;
-        }
-        // Gradients of several sizes.
-        let mut grads = numbers("grads", end);
-        for (at, size) in at.iter().zip([1.0, 0.01, 30.0].into_iter().cycle()) {
-            grads[at.range()].iter_mut().for_each(|g| *g *= size * bench.loss_scale);
-        }
-        let mut grads = bench.buffer_of(grads)?;
-        let mut clipped = ClippedGrads::new(bench.device, self.clip, at)?;
-        bench.device.clip_grads(&mut grads.data, &mut clipped)?;
-        let norms = bench.download(&clipped.norms, Span::new(0, clipped.at.len()))?;
-        let mut outputs = vec![Output::new("norms", norms, 1e-6)];
-        let places: Vec<_> = clipped.at.iter().map(|&at| ("clipped gradients", at, 1e-6)).collect();
+        let (mut grads, mut of) = gradients(bench, &self.lens, self.offset)?;
+        bench.device.clip_grads(self.clip, &mut grads.data, &mut of)?;
+        let mut outputs = vec![norms(bench, &of)?];
+        let places: Vec<_> = of.at.iter().map(|&at| ("clipped gradients", at, 1e-6)).collect();
         let grads = grads.outputs(bench, &places)?;
         outputs.extend(grads.into_iter().map(|grad| grad.times(1.0 / bench.loss_scale)));
         Ok(outputs)
     }
+}
+
+/// Gradients of parameters with these lengths, of several sizes. The first has this place.
+fn gradients(bench: &Bench, lens: &[usize], offset: usize) -> Result<(Buffer, GradNorms)> {
+    let (mut at, mut end) = (Vec::new(), offset);
+    for &len in lens {
+        at.push(Span::new(end, len));
+        // A gap that belongs to none.
+        end += len + 3;
+    }
+    let mut grads = numbers("grads", end);
+    for (at, size) in at.iter().zip([1.0, 0.01, 30.0].into_iter().cycle()) {
+        grads[at.range()].iter_mut().for_each(|g| *g *= size * bench.loss_scale);
+    }
+    Ok((bench.buffer_of(grads)?, GradNorms::new(bench.device, at)?))
+}
+
+fn norms(bench: &Bench, of: &GradNorms) -> Result<Output> {
+    Ok(Output::new("norms", bench.download(&of.norms, Span::new(0, of.at.len()))?, 1e-6))
+}
+
+/// The first half of sharpness-aware steps.
+#[derive(Clone, Debug)]
+struct Ascent {
+    sam: Sam,
+    lens: Vec<usize>,
+    offset: usize,
+}
+
+impl Case for Ascent {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
+        let (grads, mut of) = gradients(bench, &self.lens, self.offset)?;
+        let len = of.at.iter().map(|at| at.end()).max().unwrap_or(0);
+        // Shorter than the gradients' arena, as with sums and metrics at its end.
+        let mut params = bench.buffer("params", len)?;
+        for _ in 0..2 {
+            bench.device.ascend(&self.sam, &mut params.data, &grads.data, &mut of)?;
+        }
+        let mut outputs = params.outputs(bench, &[("parameters and gaps", Span::new(0, len), 1e-6)])?;
+        outputs.push(norms(bench, &of)?);
+        Ok(outputs)
+    }
+}
+
+/// Both forms, on parameters of a few numbers and of several blocks.
+pub fn ascents(subject: &Subject) {
+    for sam in [Sam::new(0.5), Sam::new(200.0), Sam::new(2.0).adaptive(), Sam::new(500.0).adaptive()] {
+        subject.agree(&Ascent { sam, lens: vec![7, 1, 40_000, 260, 0, 16_385], offset: 5 });
+    }
+    subject.agree(&Ascent { sam: Sam::new(9.0).adaptive(), lens: vec![1_100_003, 90], offset: 0 });
 }
 
 /// Gradients of a few numbers and of several blocks, all beyond the limit or none.

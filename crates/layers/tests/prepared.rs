@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use towers_layers::{BatchNormalization, Dense, Flatten, Graph, Mode};
-use towers_optim::UpdateRule;
+use towers_optim::{Clip, Sam, UpdateRule};
 use towers_program::{
-    Backend, Bytes, ClippedGrads, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span,
+    Backend, Bytes, Executable, GradNorms, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span,
     StepArgs, Storage, View, ViewMut, Write,
 };
 use towers_tensor_cpu::Reference;
@@ -83,8 +83,11 @@ impl Backend for Noting {
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
         Reference.meter(sums, metrics, meter)
     }
-    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
-        Reference.clip_grads(grads, clipped)
+    fn clip_grads(&self, clip: Clip, grads: &mut Storage, norms: &mut GradNorms) -> Result<()> {
+        Reference.clip_grads(clip, grads, norms)
+    }
+    fn ascend(&self, sam: &Sam, params: &mut Storage, grads: &Storage, norms: &mut GradNorms) -> Result<()> {
+        Reference.ascend(sam, params, grads, norms)
     }
     fn optimizer_step(
         &self,

@@ -6,6 +6,7 @@
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`].
 //!   [`LinearScaling`] multiplies it for larger batches.
 //! - [`ParamGroup`] gives some of the parameters another rate, weight decay or end.
+//! - [`Sam`] moves parameters to where the loss is higher, for the gradient of a sharpness-aware step.
 //! - [`Ema`] decides when a moving average of the weights moves, and when it replaces them.
 //!
 //! All of them are plain data with a compact form, `sgd:momentum=0.9`: on a command line, and in files by serde (with the feature `serde`).
@@ -50,6 +51,7 @@ mod number;
 mod optimizer;
 mod progress;
 mod rule;
+mod sam;
 mod schedule;
 #[cfg(feature = "serde")]
 mod stored;
@@ -62,4 +64,5 @@ pub use group::ParamGroup;
 pub use optimizer::{Optimizer, Rest};
 pub use progress::Progress;
 pub use rule::*;
+pub use sam::Sam;
 pub use schedule::{Anneal, Curve, LinearScaling, Per, Schedule, Warmup};

@@ -1,6 +1,6 @@
 //! What files hold of the options: their compact form.
 
-use crate::{Ema, Optimizer, ParamGroup, Schedule};
+use crate::{Ema, Optimizer, ParamGroup, Sam, Schedule};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
 
@@ -20,4 +20,4 @@ macro_rules! stored_as_text {
     };
 }
 
-stored_as_text!(Ema, Optimizer, ParamGroup, Schedule);
+stored_as_text!(Ema, Optimizer, ParamGroup, Sam, Schedule);

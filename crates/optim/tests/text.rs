@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use towers_optim::{
     Adam, Adjust, Anneal, Clip, Curve, Ema, Lamb, Lars, Lion, Muon, Nadam, Optimizer, ParamGroup, Per,
-    Progress, Rest, Rmsprop, Schedule, Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
+    Progress, Rest, Rmsprop, Sam, Schedule, Sgd, UpdateRule, Velocity, Warmup, WeightDecay,
 };
 
 fn per() -> impl Strategy<Value = Per> {
@@ -196,7 +196,7 @@ proptest! {
 
     #[test]
     fn any_text_is_answered(text in "(poly|triangle|one-cycle|exponential|cosine-restarts|step|time|sgd|rmsprop|n?adamw?|lion|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
-        let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>(), text.parse::<ParamGroup>(), text.parse::<Ema>());
+        let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>(), text.parse::<ParamGroup>(), text.parse::<Ema>(), text.parse::<Sam>());
     }
 
     /// No progress, however odd, makes a valid schedule panic or leave the numbers.
@@ -451,5 +451,29 @@ fn averages_move_and_take_over() {
     assert_eq!(takes_over.collect::<Vec<_>>(), [8, 16, 24, 30]);
     for wrong in ["momentum=1", "every=0", "power=-1", "overwrite-frequency=0", "decay=0.9"] {
         assert!(wrong.parse::<Ema>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_distance_is_a_number_alone_or_named() {
+    for (text, sam, written) in [
+        ("0.05", Sam::new(0.05), "rho=0.05"),
+        (" 2 , adaptive", Sam::new(2.0).adaptive(), "rho=2,adaptive=true"),
+        ("adaptive=true,rho=1e-4", Sam::new(1e-4).adaptive(), "rho=1e-4,adaptive=true"),
+        ("rho=0.5,adaptive=false", Sam::new(0.5), "rho=0.5"),
+    ] {
+        let read: Sam = text.parse().unwrap();
+        assert_eq!((read, read.to_string().as_str()), (sam, written));
+        assert_eq!(written.parse::<Sam>().unwrap(), sam);
+    }
+    for (text, says) in [
+        ("0", "sam: rho is 0, but must be a positive number"),
+        ("nan", "sam: rho is NaN, but must be a positive number"),
+        ("1e39", "sam: rho is inf, but must be a positive number"),
+        ("adaptive", "sam: option `rho` is missing; give a number, as in `sam:rho=...`"),
+        ("0.1,nesterov", "sam: option `nesterov` is unknown; there are rho, adaptive"),
+        ("0.1,rho=2", "sam: option `rho` is given twice"),
+    ] {
+        assert_eq!(text.parse::<Sam>().unwrap_err().to_string(), says);
     }
 }

@@ -1,11 +1,11 @@
 use crate::{
-    Bytes, CapturedGraph, ClippedGrads, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision,
+    Bytes, CapturedGraph, Executable, GradNorms, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision,
     Result, Span, StepArgs, Storage, View, ViewMut,
 };
 use core::any::Any;
 use core::fmt::Debug;
 use core::ops::Range;
-use towers_optim::UpdateRule;
+use towers_optim::{Clip, Sam, UpdateRule};
 
 /// Whether an op replaces what its output held or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,8 +180,13 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// each loss before the next step. The meter then holds that loss, and counts no further steps.
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()>;
 
-    /// Clips gradients in place: see [`Clip`](towers_optim::Clip). Where they carry a loss scale, limits and norms do not.
-    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()>;
+    /// Clips gradients in place: see [`Clip`]. Where they carry a loss scale, limits and norms do not.
+    fn clip_grads(&self, clip: Clip, grads: &mut Storage, norms: &mut GradNorms) -> Result<()>;
+
+    /// Moves parameters to where the loss is higher: see [`Sam::ascend`]. Their places are those of the gradients. Where gradients
+    /// carry a loss scale, the distance and norms do not. Those that are not finite then move nothing, and skip the next
+    /// [`optimizer_step`](Backend::optimizer_step).
+    fn ascend(&self, sam: &Sam, params: &mut Storage, grads: &Storage, norms: &mut GradNorms) -> Result<()>;
 
     /// One step of a rule at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay, and may
     /// have rules of their own. `state` is an arena for each name in [`UpdateRule::state`] of the rule that has most, and 1

@@ -67,7 +67,7 @@ pub use images::{ImageDraw, ImageSet, LoadImages, Place};
 pub use kind::{Kind, Times};
 pub use norm::{BatchNorm, Labels, Target, Xent};
 pub use ops::{Op, operands, results};
-pub use optimizer::{ClippedGrads, OptimizerState, ParamRun};
+pub use optimizer::{GradNorms, OptimizerState, ParamRun};
 pub use pad::Pad;
 pub use place::Executable;
 pub use pool::Pool2d;

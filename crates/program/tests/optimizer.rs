@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use towers_optim::{
-    Adam, Clip, Lion, Muon, Nadam, Optimizer, ParamGroup, Progress, Rmsprop, Schedule, Sgd, WeightDecay,
+    Adam, Clip, Lion, Muon, Nadam, Optimizer, ParamGroup, Progress, Rmsprop, Sam, Schedule, Sgd, WeightDecay,
 };
 use towers_program::{Device, Error, OptimizerState, Span, Storage};
 use values::*;
@@ -483,4 +483,39 @@ fn norms_are_of_the_parameters_that_are_trained() {
     let (mut weights, mut grads) = (upload(&device, &[0.0; 2]), upload(&device, &[3.0, 4.0]));
     state.step(&device, 1.0, &mut weights, &mut grads, Span::new(0, 2)).unwrap();
     assert_close(&weights.to_vec(&device, 0, 2).unwrap(), &[-0.6, -0.8], "weights");
+}
+
+/// A frozen group is not moved and has no part in the norm; parameters come back to the last bit. The norm of the step's own
+/// clipping is that of its gradients, those of the second pass.
+#[test]
+fn ascents_are_of_the_parameters_that_are_trained() {
+    for device in [towers_tensor_cpu::reference(), towers_tensor_cpu::device(1)] {
+        let optimizer = Optimizer::from(Sgd::keras()).clip(Clip::GlobalNorm(1.0));
+        let params = [("a", Span::new(0, 1)), ("b", Span::new(1, 1)), ("c", Span::new(2, 1))];
+        let groups = ["a:epochs=1".parse().unwrap()];
+        let state = OptimizerState::new(&device, optimizer, 3).unwrap();
+        let state = state.sharpness_aware(&device, Sam::new(0.5)).unwrap();
+        let mut state = state.grouped(&groups, params).unwrap();
+        assert!(state.is_sharpness_aware());
+        let mut weights = upload(&device, &[-0.0; 3]);
+        for (epoch, above, after) in
+            [(0, [0.3, 0.4, 0.0], [-0.0, -0.6, -0.8]), (1, [0.0, -0.1, -0.8], [-0.0, -1.2, -1.6])]
+        {
+            state.begin_epoch(epoch);
+            let before = weights.to_vec(&device, 0, 3).unwrap();
+            state.ascend(&device, &mut weights, &upload(&device, &[3.0, 4.0, 0.0])).unwrap();
+            assert_close(&weights.to_vec(&device, 0, 3).unwrap(), &above, "above");
+            state.descend(&device, &mut weights).unwrap();
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&weights.to_vec(&device, 0, 3).unwrap()), bits(&before));
+            let mut grads = upload(&device, &[0.0, 3.0, 4.0]);
+            state.step(&device, 1.0, &mut weights, &mut grads, Span::new(0, 3)).unwrap();
+            assert_close(&weights.to_vec(&device, 0, 3).unwrap(), &after, "weights");
+        }
+        assert!(state.export(&device).unwrap().is_empty(), "nothing of it is saved");
+        let mut plain = OptimizerState::new(&device, optimizer, 3).unwrap();
+        plain.ascend(&device, &mut weights, &upload(&device, &[3.0, 4.0, 0.0])).unwrap();
+        plain.descend(&device, &mut weights).unwrap();
+        assert_close(&weights.to_vec(&device, 0, 3).unwrap(), &[-0.0, -1.2, -1.6], "no ascent");
+    }
 }

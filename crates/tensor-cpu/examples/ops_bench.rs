@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use towers_optim::{Adam, Clip, Rmsprop, Sgd, WeightDecay};
 use towers_program::ops::*;
 use towers_program::{
-    Activation, Arena, Backend, BatchNorm, ClippedGrads, Layout, Noise, Op, Pad, ParamRun, Pool2d, Result,
+    Activation, Arena, Backend, BatchNorm, GradNorms, Layout, Noise, Op, Pad, ParamRun, Pool2d, Result,
     Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, Write,
 };
 use towers_tensor_cpu::Cpu;
@@ -173,12 +173,12 @@ impl Bench {
         })?;
         let clip = Clip::GlobalNorm(1.0);
         let (table, norms) = (cpu.alloc_ints(2)?, cpu.alloc(1)?);
-        let mut clipped = ClippedGrads { clip, at: vec![at], table, norms };
+        let mut of = GradNorms { at: vec![at], table, norms };
         let mut grads = cpu.alloc(len)?;
         // Each round begins with gradients that are too long.
         self.line("fill and clip", shape, moved / 5 * 4, || {
             cpu.fill(1.0, &mut grads, at)?;
-            cpu.clip_grads(&mut grads, &mut clipped)
+            cpu.clip_grads(clip, &mut grads, &mut of)
         })?;
         black_box(&params);
         Ok(())

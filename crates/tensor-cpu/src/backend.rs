@@ -2,14 +2,12 @@
 
 use crate::buffer::filled;
 use crate::element::{Bf16, Element, Format, typed};
-use crate::operand::{
-    alike, clipped_arenas, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write,
-};
-use crate::{Buffer, Cpu, elementwise, images, muon, optimizer, scratch, softmax};
+use crate::operand::{alike, norms_of, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write};
+use crate::{Buffer, Cpu, ascent, elementwise, images, muon, optimizer, scratch, softmax};
 use core::ops::Range;
-use towers_optim::UpdateRule;
+use towers_optim::{Clip, Sam, UpdateRule};
 use towers_program::{
-    Backend, Bytes, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision,
+    Backend, Bytes, Error, Executable, GradNorms, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision,
     Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
@@ -161,9 +159,17 @@ impl Backend for Cpu {
         })
     }
 
-    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
-        let (grads, norms) = clipped_arenas::<_, Buffer>(grads, &mut clipped.norms, &clipped.at)?;
-        optimizer::clip(self, clipped.clip, grads, &clipped.at, norms);
+    fn clip_grads(&self, clip: Clip, grads: &mut Storage, norms: &mut GradNorms) -> Result<()> {
+        let grads = grads.on_mut::<Buffer>("clip_grads")?;
+        let (at, norms) = norms_of::<_, Buffer>("clip_grads", norms, grads.len())?;
+        optimizer::clip(self, clip, grads, at, norms);
+        Ok(())
+    }
+
+    fn ascend(&self, sam: &Sam, params: &mut Storage, grads: &Storage, norms: &mut GradNorms) -> Result<()> {
+        let (params, grads) = (params.on_mut::<Buffer>("ascend")?, grads.on::<Buffer>("ascend")?);
+        let (at, norms) = norms_of::<_, Buffer>("ascend", norms, params.len().min(grads.len()))?;
+        ascent::ascend(self, sam, params, grads, at, norms);
         Ok(())
     }
 

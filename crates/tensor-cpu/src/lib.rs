@@ -5,6 +5,7 @@
 //! one order, and partial sums are added in the order of the tasks.
 
 mod activation;
+mod ascent;
 mod backend;
 mod buffer;
 mod channels;

@@ -5,7 +5,7 @@ use crate::element::Element;
 use core::any::Any;
 use core::ops::{AddAssign, DerefMut};
 use towers_optim::UpdateRule;
-use towers_program::{Error, ParamRun, Result, Span, Storage, View, ViewMut};
+use towers_program::{Error, GradNorms, ParamRun, Result, Span, Storage, View, ViewMut};
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
 pub(crate) fn read<'a, E: Element>(
@@ -151,17 +151,16 @@ where
     Ok(())
 }
 
-/// The gradients of `Backend::clip_grads`, and one norm for each.
-pub(crate) fn clipped_arenas<'a, T, B: Any + DerefMut<Target = [T]>>(
-    grads: &'a mut Storage,
-    norms: &'a mut Storage,
-    at: &[Span],
-) -> Result<(&'a mut [T], &'a mut [T])> {
-    let (op, count) = ("clip_grads", at.len());
-    let grads = grads.on_mut::<B>(op)?;
-    at.iter().try_for_each(|at| at.check(op, "a gradient", grads.len()))?;
-    let norms = run_mut(op, "the norms", norms.on_mut::<B>(op)?, Span::new(0, count))?;
-    Ok((grads, norms))
+/// The places of gradients in arenas of `len` numbers, and one norm for each.
+pub(crate) fn norms_of<'a, T: 'a, B: Any + DerefMut<Target = [T]>>(
+    op: &'static str,
+    of: &'a mut GradNorms,
+    len: usize,
+) -> Result<(&'a [Span], &'a mut [T])> {
+    let GradNorms { at, norms, .. } = of;
+    at.iter().try_for_each(|at| at.check(op, "a gradient", len))?;
+    let norms = run_mut(op, "the norms", norms.on_mut::<B>(op)?, Span::new(0, at.len()))?;
+    Ok((at, norms))
 }
 
 fn arena<T, B: Any + DerefMut<Target = [T]>>(data: &mut Storage) -> Result<&mut [T]> {

@@ -105,7 +105,7 @@ multiversion! {
 }
 
 /// The parts of a tensor whose squares are summed on their own, at most.
-const PARTS: usize = 64;
+pub(crate) const PARTS: usize = 64;
 
 /// See `Backend::clip_grads`. The sums are of parts that depend on a gradient's length alone.
 pub(crate) fn clip(cpu: &Cpu, clip: Clip, grads: &mut [f32], at: &[Span], norms: &mut [f32]) {

@@ -1,10 +1,10 @@
-// What stands around the steps of optimizers, which are in rules.cu: the clipping of gradients and the loss scale of half
-// precision. Running averages over flat arenas in f32, and the meter of the losses.
+// What stands around the steps of optimizers, which are in rules.cu: the clipping of gradients, the ascent of sharpness-aware
+// minimization and the loss scale of half precision. Running averages over flat arenas in f32, and the meter of the losses.
 //
 // Layout: gradients and running averages are runs of n numbers. Gradients of half precision carry the loss scale.
 // Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4; what says so runs
-// on one thread. Clipping has blocks for each gradient.
-// Writes: gradients and running averages in place. Nothing moves once the step's state is halted.
+// on one thread. Clipping and ascents have blocks for each gradient.
+// Writes: gradients, parameters and running averages in place. Nothing moves once the step's state is halted.
 #include "towers.cuh"
 
 __device__ inline bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
@@ -37,12 +37,14 @@ KERNEL clip_values(const StepState* state, float* grads, u64 len, const u32* tab
     }
 }
 
-// The sum of squares that each block takes, in double precision.
-KERNEL grad_squares(float* grads, u64 len, const u32* table, double* sums) {
+// The sum of squares that each block takes, in double precision: of gradients, or with parameters of their products.
+KERNEL grad_squares(float* grads, const float* params, u64 len, const u32* table, double* sums) {
     Gradient of = gradient(grads, len, table);
+    const float* sizes = params ? params + (of.at - grads) : nullptr;
     double sum = 0.0;
     for (u64 k = global_thread(); k < of.n; k += global_threads()) {
         double g = static_cast<double>(of.at[k]);
+        if (sizes) g *= sizes[k];
         sum += g * g;
     }
     sum = block_sum(sum);
@@ -74,6 +76,29 @@ KERNEL clip_norms(float* grads, u64 len, const u32* table, const float* factors)
     float factor = factors[blockIdx.y];
     if (factor == 1.0f) return;
     for (u64 k = global_thread(); k < of.n; k += global_threads()) of.at[k] *= factor;
+}
+
+// Sharpness-aware minimization. The factor that makes of gradients, with their loss scale, what is added to parameters, so that
+// all together move by rho. In half precision a norm that is not finite is an overflow. One thread.
+KERNEL ascent_factor(StepState* state, const float* norms, u32 parts, float* factor, float rho, float epsilon, u32 scaled) {
+    double all = 0.0;
+    for (u32 part = 0; part < parts; ++part) all += static_cast<double>(norms[part]) * norms[part];
+    float norm = static_cast<float>(sqrt(all));
+    if (scaled && !is_finite(norm)) state->overflow = 1u;
+    factor[0] = rho / (norm + epsilon) / state->loss_scale;
+}
+
+// Moves the parameters at the places of their gradients, in the adaptive form by their squares too.
+KERNEL ascend(const StepState* state, float* params, const float* grads, u64 len, const u32* table, const float* factor,
+              u32 adaptive) {
+    if (state->halted || state->overflow) return;
+    Gradient of = gradient(params, len, table);
+    const float* by = grads + (of.at - params);
+    float share = factor[0];
+    for (u64 k = global_thread(); k < of.n; k += global_threads()) {
+        float p = of.at[k];
+        of.at[k] = p + (adaptive ? p * p * by[k] : by[k]) * share;
+    }
 }
 
 // Half precision only, before a step: notes whether a gradient is not finite.

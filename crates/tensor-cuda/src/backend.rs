@@ -6,9 +6,9 @@ use crate::format::Format;
 use crate::layer::Layer;
 use crate::memory;
 use core::ops::Range;
-use towers_optim::UpdateRule;
+use towers_optim::{Clip, Sam, UpdateRule};
 use towers_program::{
-    Backend, Bytes, CapturedGraph, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op,
+    Backend, Bytes, CapturedGraph, Error, Executable, GradNorms, ImageSet, Ints, LoadImages, Memory, Op,
     ParamRun, Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
@@ -185,8 +185,12 @@ impl Backend for Cuda {
         self.op(|| self.op_meter(sums, metrics, meter))
     }
 
-    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
-        self.op(|| self.op_clip_grads(grads, clipped))
+    fn clip_grads(&self, clip: Clip, grads: &mut Storage, norms: &mut GradNorms) -> Result<()> {
+        self.op(|| self.op_clip_grads(clip, grads, norms))
+    }
+
+    fn ascend(&self, sam: &Sam, params: &mut Storage, grads: &Storage, norms: &mut GradNorms) -> Result<()> {
+        self.op(|| self.op_ascend(sam, params, grads, norms))
     }
 
     fn optimizer_step(

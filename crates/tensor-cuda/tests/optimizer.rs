@@ -4,9 +4,9 @@
 
 use crate::harness::*;
 use core::ops::Range;
-use towers_optim::{Adam, Clip, Nadam, Optimizer, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use towers_optim::{Adam, Clip, Nadam, Optimizer, Rmsprop, Sam, Sgd, UpdateRule, Velocity, WeightDecay};
 use towers_program::{
-    Backend, ClippedGrads, Device, OptimizerState, ParamRun, Precision, Result, Span, Storage,
+    Backend, Device, GradNorms, OptimizerState, ParamRun, Precision, Result, Span, Storage,
 };
 use towers_tensor_cpu::{Cpu, Reference};
 use towers_tensor_cuda::Cuda;
@@ -354,8 +354,64 @@ fn a_wrong_table_of_gradients_clips_nothing_outside() {
         let mut grads = upload(&cuda, &[1.0; 8]).unwrap();
         let (mut table, norms) = (cuda.alloc_ints(4).unwrap(), cuda.alloc(2).unwrap());
         cuda.upload_ints(&[6, 3, u32::MAX, u32::MAX], &mut table).unwrap();
-        let mut clipped = ClippedGrads { clip, at: vec![Span::new(0, 4), Span::new(4, 4)], table, norms };
-        cuda.clip_grads(&mut grads, &mut clipped).unwrap();
+        let mut of = GradNorms { at: vec![Span::new(0, 4), Span::new(4, 4)], table, norms };
+        cuda.clip_grads(clip, &mut grads, &mut of).unwrap();
         assert_eq!(download(&cuda, &grads, Span::new(0, 8)).unwrap(), [1.0; 8], "{clip:?}");
     }
+}
+
+/// The same of an ascent, whose parameters end before the gradients' arena does.
+#[test]
+fn a_wrong_table_moves_nothing_outside() {
+    let cuda = emulated(Precision::Fp32);
+    for sam in [Sam::new(0.5), Sam::new(0.5).adaptive()] {
+        let (mut params, grads) = (upload(&cuda, &[1.0; 8]).unwrap(), upload(&cuda, &[1.0; 12]).unwrap());
+        let (mut table, norms) = (cuda.alloc_ints(4).unwrap(), cuda.alloc(2).unwrap());
+        cuda.upload_ints(&[6, 3, u32::MAX, u32::MAX], &mut table).unwrap();
+        let mut of = GradNorms { at: vec![Span::new(0, 4), Span::new(4, 4)], table, norms };
+        cuda.ascend(&sam, &mut params, &grads, &mut of).unwrap();
+        assert_eq!(download(&cuda, &params, Span::new(0, 8)).unwrap(), [1.0; 8], "{sam}");
+    }
+}
+
+/// The loss scale changes no distance. Gradients of the first pass that overflow move nothing, in the whole step, and halve the
+/// loss scale once.
+#[test]
+fn an_overflow_of_the_first_pass_skips_the_step() {
+    let (device, at) = (Device::from(emulated(Precision::Fp16)), Span::new(0, 4));
+    for sam in [Sam::new(0.5), Sam::new(0.5).adaptive()] {
+        let state = OptimizerState::new(&device, Sgd::keras(), 4).unwrap();
+        let mut state = state.sharpness_aware(&device, sam).unwrap();
+        let mut params = upload(&*device, &[1.0, -0.0, 1.0, 2.0]).unwrap();
+        let mut step = |odd: f32| {
+            let scale = device.loss_scale().unwrap().unwrap()[0];
+            let first = upload(&*device, &[0.6 * scale, odd, 0.8 * scale, 0.0]).unwrap();
+            let mut second = upload(&*device, &[scale; 4]).unwrap();
+            state.ascend(&device, &mut params, &first).unwrap();
+            let above = params.to_vec(&device, 0, 4).unwrap();
+            state.descend(&device, &mut params).unwrap();
+            let back = params.to_vec(&device, 0, 4).unwrap();
+            assert_eq!(back[1].to_bits(), (-0.0_f32).to_bits(), "parameters come back to the last bit");
+            state.step(&device, 0.0, &mut params, &mut second, at).unwrap();
+            (above, device.loss_scale().unwrap().unwrap()[0] / scale)
+        };
+        for odd in [f32::INFINITY, f32::NAN] {
+            assert_eq!(step(odd), (vec![1.0, 0.0, 1.0, 2.0], 0.5), "{sam}, {odd}");
+        }
+        let (above, loss_scale) = step(0.0);
+        assert_close(&sam.to_string(), &above, &[1.3, 0.0, 1.4, 2.0], 1e-6, 0.0);
+        assert_eq!(loss_scale, 1.0);
+    }
+}
+
+/// After a loss that is not finite.
+#[test]
+fn a_bad_loss_halts_the_ascent() {
+    let cuda = emulated(Precision::Fp32);
+    let (sums, mut meter) = (upload(&cuda, &[f32::NAN, 1.0]).unwrap(), cuda.alloc(4).unwrap());
+    cuda.meter(&sums, Span::new(0, 2), &mut meter).unwrap();
+    let (mut params, grads) = (upload(&cuda, &[1.0; 3]).unwrap(), upload(&cuda, &[1.0; 3]).unwrap());
+    let mut of = GradNorms::new(&cuda, vec![Span::new(0, 3)]).unwrap();
+    cuda.ascend(&Sam::new(0.5), &mut params, &grads, &mut of).unwrap();
+    assert_eq!(download(&cuda, &params, Span::new(0, 3)).unwrap(), [1.0; 3]);
 }

@@ -1,11 +1,12 @@
-mod clipping;
 mod groups;
+mod sharpness;
 mod state;
+mod trained;
 
 pub use state::OptimizerState;
 
 use crate::{Error, Ints, Result, Span, Storage};
-use towers_optim::{Clip, UpdateRule, WeightDecay};
+use towers_optim::{UpdateRule, WeightDecay};
 
 /// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,16 +52,15 @@ impl ParamRun {
     }
 }
 
-/// Gradients that are clipped together: see [`Backend::clip_grads`](crate::Backend::clip_grads).
+/// The gradients of parameters whose norms are taken together, for [`Backend::clip_grads`](crate::Backend::clip_grads) and
+/// [`Backend::ascend`](crate::Backend::ascend).
 #[derive(Debug)]
-pub struct ClippedGrads {
-    /// The way of clipping.
-    pub clip: Clip,
+pub struct GradNorms {
     /// The places of the gradients in their arena, one for each parameter.
     pub at: Vec<Span>,
     /// The same on the device: the offset and the length of each. A table of other places never reaches
     /// outside of the arena.
     pub table: Ints,
-    /// Their norms before clipping. Clipping by value leaves them alone.
+    /// The norms that were taken last. Clipping by value leaves them alone.
     pub norms: Storage,
 }

@@ -1,8 +1,9 @@
-use super::clipping::Clipping;
 use super::groups::Grouped;
+use super::sharpness::Sharpness;
+use super::trained::Trained;
 use crate::{Device, Error, ParamRun, Result, Span, Storage};
 use std::collections::HashMap;
-use towers_optim::{Optimizer, ParamGroup};
+use towers_optim::{Optimizer, ParamGroup, Sam};
 
 /// An optimizer for one arena of parameters: its rule, and its state.
 ///
@@ -48,15 +49,16 @@ pub struct OptimizerState {
     matrices: HashMap<String, [usize; 2]>,
     /// `None` if all parameters follow the same rule.
     groups: Option<Grouped>,
-    clipping: Option<Clipping>,
+    trained: Trained,
+    sharpness: Option<Sharpness>,
     epochs_done: u64,
     /// The runs of the next step, kept so that a step allocates nothing.
     runs: Vec<ParamRun>,
 }
 
 impl OptimizerState {
-    /// Zeros for an arena of `len` parameters on `device`. No other call allocates there, except that an optimizer that clips does
-    /// so in its first step, and when groups begin or end.
+    /// Zeros for an arena of `len` parameters on `device`. No other call allocates there, except that an optimizer that clips, or is
+    /// [sharpness-aware](Self::sharpness_aware), does so in its first step, and when groups begin or end.
     ///
     /// # Errors
     /// If an option of the optimizer is outside of its domain, or the device has no memory left.
@@ -67,13 +69,13 @@ impl OptimizerState {
         let mut lens = core::iter::repeat_n(len, arenas).chain(counts.then_some(1));
         let mut arena = || device.alloc(lens.next().unwrap_or(0));
         let state = [arena()?, arena()?, arena()?];
-        let clipping = optimizer.clip.map(|clip| Clipping::whole(clip, len));
         Ok(OptimizerState {
             optimizer,
             state,
             matrices: HashMap::new(),
             groups: None,
-            clipping,
+            trained: Trained::whole(len),
+            sharpness: None,
             epochs_done: 0,
             runs: Vec::with_capacity(1),
         })
@@ -143,16 +145,48 @@ impl OptimizerState {
             let len = self.matrices.get(*name).map_or(0, |[rows, columns]| rows * columns);
             Error::check_len("optimizer_step", "a matrix", Span::new(at.offset, len.max(at.len)), at.len)?;
         }
-        if let Some(clipping) = &mut self.clipping {
-            let trained = |name| ParamGroup::of(groups, name).map_or(0..u64::MAX, ParamGroup::trained);
-            clipping.params = params.iter().map(|&(name, at)| (at, trained(name))).collect();
-        }
+        let trained = |name| ParamGroup::of(groups, name).map_or(0..u64::MAX, ParamGroup::trained);
+        self.trained = Trained::new(params.iter().map(|&(name, at)| (at, trained(name))).collect());
         if !groups.is_empty() || self.optimizer.rules().any(|rule| rule.of_tensors()) {
             let grouped = Grouped::new(&self.optimizer, groups, &self.matrices, params.into_iter());
             self.runs.reserve(grouped.len());
             self.groups = Some(grouped);
         }
         Ok(self)
+    }
+
+    /// The same with sharpness-aware steps: see [`Sam`]. Such a step begins with [`ascend`](Self::ascend), by the gradients at the
+    /// parameters. Then come the gradients there, [`descend`](Self::descend) and [`step`](Self::step). This takes memory for a
+    /// copy of the parameters; between two steps, nothing of it is needed.
+    ///
+    /// ```
+    /// use towers_optim::{Sam, Sgd};
+    /// use towers_program::{OptimizerState, Span};
+    ///
+    /// let (device, at) = (towers_tensor_cpu::device(1), Span::new(0, 2));
+    /// let (mut params, mut grads) = (device.alloc(2)?, device.alloc(2)?);
+    /// let mut state = OptimizerState::new(&device, Sgd::keras(), 2)?.sharpness_aware(&device, Sam::new(0.5))?;
+    ///
+    /// device.upload(&[3.0, 4.0], &mut grads, 0)?;
+    /// state.ascend(&device, &mut params, &grads)?;
+    /// assert_eq!(params.to_vec(&device, 0, 2)?, [0.3, 0.4]);
+    /// device.upload(&[5.0, 5.0], &mut grads, 0)?; // the gradients there
+    /// state.descend(&device, &mut params)?;
+    /// state.step(&device, 0.1, &mut params, &mut grads, at)?;
+    /// assert_eq!(params.to_vec(&device, 0, 2)?, [-0.5, -0.5]);
+    /// # Ok::<(), towers_program::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the distance is not a positive number, or the device has no memory left.
+    pub fn sharpness_aware(mut self, device: &Device, sam: Sam) -> Result<Self> {
+        self.sharpness = Some(Sharpness::new(device, sam, self.trained.end())?);
+        Ok(self)
+    }
+
+    /// Whether a step takes two passes.
+    pub fn is_sharpness_aware(&self) -> bool {
+        self.sharpness.is_some()
     }
 
     /// Tells how many epochs are done, which decides which groups are still trained.
@@ -194,6 +228,28 @@ impl OptimizerState {
         Ok(steps.first().copied())
     }
 
+    /// Keeps the parameters, and moves all that are still trained to where the loss is higher. `grads` is laid out as `params`, but
+    /// may be longer. Does nothing unless steps are [sharpness-aware](Self::sharpness_aware).
+    ///
+    /// In half precision gradients that are not finite move nothing, and the coming step neither.
+    ///
+    /// # Errors
+    /// If the device refuses the operands: buffers of another device, or too short.
+    pub fn ascend(&mut self, device: &Device, params: &mut Storage, grads: &Storage) -> Result<()> {
+        match &mut self.sharpness {
+            Some(sharpness) => sharpness.ascend(device, (&mut self.trained, self.epochs_done), params, grads),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings the parameters back to where the last [`ascend`](Self::ascend) began, bit for bit.
+    ///
+    /// # Errors
+    /// As [`ascend`](Self::ascend).
+    pub fn descend(&self, device: &Device, params: &mut Storage) -> Result<()> {
+        self.sharpness.as_ref().map_or(Ok(()), |sharpness| sharpness.descend(device, params))
+    }
+
     /// One step with learning rate `lr` over a run of the parameters, as one launch on the device for all parameters that follow
     /// one rule and are neighbours. `grads` is laid out
     /// as `params`, but may be longer. `lr` and the optimizer's constants act in f32. Adam counts each call as a step, so all that
@@ -214,8 +270,10 @@ impl OptimizerState {
         at: Span,
     ) -> Result<()> {
         let rate = Optimizer::rate(lr)?;
-        if let Some(clipping) = &mut self.clipping {
-            clipping.run(device, self.epochs_done, grads)?;
+        if let Some(clip) = self.optimizer.clip
+            && let Some(now) = self.trained.at(device, self.epochs_done)?
+        {
+            device.clip_grads(clip, grads, now)?;
         }
         let rule = &self.optimizer.rule;
         self.runs.clear();

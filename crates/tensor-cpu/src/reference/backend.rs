@@ -4,12 +4,12 @@ use super::operand::pair;
 use super::run;
 use super::{Reference, elementwise, images, optimizer, softmax};
 use crate::buffer::filled;
-use crate::operand::{clipped_arenas, optimizer_step, run, run_mut};
+use crate::operand::{norms_of, optimizer_step, run, run_mut};
 use core::ops::Range;
-use towers_optim::UpdateRule;
+use towers_optim::{Clip, Sam, UpdateRule};
 use towers_program::{
-    Backend, Bytes, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result,
-    Span, StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, Error, Executable, GradNorms, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span,
+    StepArgs, Storage, View, ViewMut, Write,
 };
 
 /// Tensors in f64.
@@ -144,9 +144,17 @@ impl Backend for Reference {
         pair("softmax", x, y).map(|(x, y)| softmax::probabilities(x, y))
     }
 
-    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
-        let (grads, norms) = clipped_arenas::<_, Buffer>(grads, &mut clipped.norms, &clipped.at)?;
-        optimizer::clip(clipped.clip, grads, &clipped.at, norms);
+    fn clip_grads(&self, clip: Clip, grads: &mut Storage, norms: &mut GradNorms) -> Result<()> {
+        let grads = grads.on_mut::<Buffer>("clip_grads")?;
+        let (at, norms) = norms_of::<_, Buffer>("clip_grads", norms, grads.len())?;
+        optimizer::clip(clip, grads, at, norms);
+        Ok(())
+    }
+
+    fn ascend(&self, sam: &Sam, params: &mut Storage, grads: &Storage, norms: &mut GradNorms) -> Result<()> {
+        let (params, grads) = (params.on_mut::<Buffer>("ascend")?, grads.on::<Buffer>("ascend")?);
+        let (at, norms) = norms_of::<_, Buffer>("ascend", norms, params.len().min(grads.len()))?;
+        optimizer::ascend(sam, params, grads, at, norms);
         Ok(())
     }
 

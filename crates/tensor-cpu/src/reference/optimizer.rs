@@ -1,5 +1,5 @@
 use towers_optim::{
-    Adam, Adjust, Clip, Lamb, Lars, Lion, Muon, Nadam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay,
+    Adam, Adjust, Clip, Lamb, Lars, Lion, Muon, Nadam, Rmsprop, Sam, Sgd, UpdateRule, Velocity, WeightDecay,
 };
 use towers_program::Span;
 
@@ -45,6 +45,19 @@ pub(crate) fn clip(clip: Clip, grads: &mut [f64], at: &[Span], norms: &mut [f64]
             grads[at.range()].iter_mut().for_each(|g| *g *= limit / norm);
         }
     }
+}
+
+/// See `Backend::ascend`.
+pub(crate) fn ascend(sam: &Sam, params: &mut [f64], grads: &[f64], at: &[Span], norms: &mut [f64]) {
+    let size = |w: f64| if sam.adaptive { w.abs() } else { 1.0 };
+    for (norm, at) in norms.iter_mut().zip(at) {
+        *norm = at.range().map(|k| (size(params[k]) * grads[k]).powi(2)).sum::<f64>().sqrt();
+    }
+    let all = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+    let factor = f64::from(sam.rho) / (all + f64::from(Sam::EPSILON));
+    at.iter()
+        .flat_map(|at| at.range())
+        .for_each(|k| params[k] += factor * size(params[k]).powi(2) * grads[k]);
 }
 
 /// A step of a rule as it is written in books: see [`optimizer_step`](crate::operand::optimizer_step).

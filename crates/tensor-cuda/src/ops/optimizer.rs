@@ -3,8 +3,8 @@
 use crate::driver::{Arg, Geometry, Ptr, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use towers_optim::{Clip, Form, Muon, UpdateRule, WeightDecay};
-use towers_program::{ClippedGrads, Error, ParamRun, Precision, Result, Span, Storage};
+use towers_optim::{Clip, Form, Muon, Sam, UpdateRule, WeightDecay};
+use towers_program::{Error, GradNorms, ParamRun, Precision, Result, Span, Storage};
 
 pub(crate) const SOURCE: Source = Source {
     name: "optimizer.cu",
@@ -15,6 +15,8 @@ pub(crate) const SOURCE: Source = Source {
         "grad_squares",
         "grad_norms",
         "clip_norms",
+        "ascent_factor",
+        "ascend",
         "find_overflow",
         "update_loss_scale",
         "ema_step",
@@ -83,6 +85,23 @@ impl Run {
             _ => 0,
         }
     }
+}
+
+/// Gradients of an arena whose norms are taken, as arguments that kernels share.
+#[derive(Clone, Copy)]
+struct Gradients {
+    grads: Ptr,
+    /// Of the arena.
+    len: u64,
+    /// The place and the length of each.
+    table: Ptr,
+    parts: u32,
+    norms: Ptr,
+    grid: Geometry,
+    /// For each gradient.
+    blocks: u32,
+    /// Bytes of the sums of all blocks.
+    sums: usize,
 }
 
 const OP: &str = "optimizer_step";
@@ -290,11 +309,54 @@ impl Cuda {
         })
     }
 
-    pub(crate) fn op_clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
-        let op = "clip_grads";
-        let ClippedGrads { clip, at, table, norms } = clipped;
+    pub(crate) fn op_clip_grads(&self, clip: Clip, grads: &mut Storage, of: &mut GradNorms) -> Result<()> {
+        let grads: &Buffer = grads.on("clip_grads")?;
+        let at = self.gradients("clip_grads", grads, of)?;
+        let Gradients { grads, len, table, grid, .. } = at;
+        if let Clip::Value(limit) = clip {
+            return self.launch("clip_values", grid, args![self.step_state(), grads, len, table, limit]);
+        }
+        let scratch = self.scratch(at.sums + 4 * at.parts as usize)?;
+        let (sums, factors) = (scratch, scratch.offset(at.sums));
+        self.launch("grad_squares", grid, args![grads, Ptr(0), len, table, sums])?;
+        let global = u32::from(matches!(clip, Clip::GlobalNorm(_)));
+        self.norms(&at, sums, factors, clip.limit(), global)?;
+        self.launch("clip_norms", grid, args![grads, len, table, factors])
+    }
+
+    pub(crate) fn op_ascend(
+        &self,
+        sam: &Sam,
+        params: &mut Storage,
+        grads: &Storage,
+        of: &mut GradNorms,
+    ) -> Result<()> {
+        let op = "ascend";
+        let (params, grads): (&Buffer, &Buffer) = (params.on(op)?, grads.on(op)?);
+        of.at.iter().try_for_each(|at| self.run(op, "a parameter", params, *at).map(drop))?;
+        let at = self.gradients(op, grads, of)?;
+        let Gradients { grads, table, grid, .. } = at;
+        // What lies in both arenas.
+        let len = at.len.min(params.len() as u64);
+        let weights = self.run(op, "the parameters", params, Span::new(0, 0))?;
+        let scratch = self.scratch(at.sums + 4 * at.parts as usize)?;
+        let (sums, factors) = (scratch, scratch.offset(at.sums));
+        let sizes = if sam.adaptive { weights } else { Ptr(0) };
+        self.launch("grad_squares", grid, args![grads, sizes, len, table, sums])?;
+        self.norms(&at, sums, factors, f32::INFINITY, 0)?;
+        let scaled = u32::from(self.options().precision == Precision::Fp16);
+        let state = self.step_state_to_write();
+        let of_norms = args![state, at.norms, at.parts, factors, sam.rho, Sam::EPSILON, scaled];
+        self.launch("ascent_factor", Geometry::line(1, 1), of_norms)?;
+        let adaptive = u32::from(sam.adaptive);
+        let args = args![self.step_state(), weights, grads, len, table, factors, adaptive];
+        self.launch("ascend", grid, args)?;
+        self.refresh_compute_copies(params)
+    }
+
+    fn gradients(&self, op: &'static str, grads: &Buffer, of: &mut GradNorms) -> Result<Gradients> {
+        let GradNorms { at, table, norms } = of;
         let parts = u32_of(op, "the number of gradients", at.len())?;
-        let grads: &Buffer = grads.on(op)?;
         at.iter().try_for_each(|at| self.run(op, "a gradient", grads, *at).map(drop))?;
         let len = grads.len() as u64;
         let grads = self.run(op, "the gradients", grads, Span::new(0, 0))?;
@@ -303,17 +365,14 @@ impl Cuda {
         let longest = at.iter().map(|at| at.len).max().unwrap_or(0);
         let blocks = longest.div_ceil(NUMBERS_OF_A_BLOCK).clamp(1, MOST_BLOCKS) as u32;
         let grid = Geometry { grid: [blocks, parts, 1], ..Geometry::line(1, THREADS) };
-        if let Clip::Value(limit) = clip {
-            return self.launch("clip_values", grid, args![self.step_state(), grads, len, table, *limit]);
-        }
         let sums = 8 * at.len() * blocks as usize;
-        let scratch = self.scratch(sums + 4 * at.len())?;
-        let (sums, factors) = (scratch, scratch.offset(sums));
-        self.launch("grad_squares", grid, args![grads, len, table, sums])?;
-        let global = u32::from(matches!(clip, Clip::GlobalNorm(_)));
-        let of_norms = args![self.step_state(), sums, blocks, parts, norms, factors, clip.limit(), global];
-        self.launch("grad_norms", Geometry::line(1, THREADS), of_norms)?;
-        self.launch("clip_norms", grid, args![grads, len, table, factors])
+        Ok(Gradients { grads, len, table, parts, norms, grid, blocks, sums })
+    }
+
+    /// The norms from the sums of all blocks, and the factors that clip to a limit.
+    fn norms(&self, of: &Gradients, sums: Ptr, factors: Ptr, limit: f32, global: u32) -> Result<()> {
+        let args = args![self.step_state(), sums, of.blocks, of.parts, of.norms, factors, limit, global];
+        self.launch("grad_norms", Geometry::line(1, THREADS), args)
     }
 
     pub(crate) fn op_ema_step(
