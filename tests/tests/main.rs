@@ -22,6 +22,7 @@ mod programs;
 mod random_runs;
 mod resnet18;
 mod resume;
+mod sam;
 mod sync_batch_norm;
 mod towers;
 mod unbalanced;

@@ -13,7 +13,7 @@ use towers_train::Error;
 use towers_trained::{Assumed, Classifier, Trained, evaluate};
 
 /// Options of a recipe file: one line of each of some groups.
-const OPTIONS: [&[&str]; 29] = [
+const OPTIONS: [&[&str]; 30] = [
     &["augmentation.alternating_flip = true", "augmentation.horizontal_flip = true"],
     &["augmentation.brightness_range = [0.8, 1.2]"],
     &["augmentation.cutmix = 1.0"],
@@ -46,6 +46,7 @@ const OPTIONS: [&[&str]; 29] = [
     &["preprocessing = 'standardize'", "preprocessing = 'subtract-pixel-mean'"],
     &["reduce_lr_on_plateau = 'val_loss:factor=0.5,patience=1,min_delta=100'"],
     &["devices.replicas = 2", "devices.replicas = 3"],
+    &["sam = '0.05'", "sam = '0.5,adaptive'"],
     &["schedule = 'cosine'", "schedule = 'poly+warmup:epochs=1'"],
     &["sync_batch_norm = true"],
     &["virtual_replicas = 3", "virtual_replicas = 4"],

@@ -2,7 +2,7 @@
 
 use crate::options::LEAST_WARMUP;
 use crate::roofline::{Roof, roof};
-use crate::subject::{Subject, step_options};
+use crate::subject::{Subject, after_passes, step_options};
 use crate::{BenchMode, BenchOptions, Result, Setup};
 use serde::Serialize;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use towers_config::Config;
 use towers_layers::{Traced, Work};
 use towers_program::Phase;
 use towers_train::median;
-use towers_train::{train_step, update};
+use towers_train::train_step;
 
 /// Fewer steps have no median worth the name.
 const LEAST_STEPS: usize = 5;
@@ -41,7 +41,7 @@ pub struct Profile {
     pub loss_ms: f64,
     /// Work on all gradients after the last layer's backward pass; training alone.
     pub gradients_ms: f64,
-    /// Running averages and optimizer; training alone.
+    /// Running averages and optimizer; training alone. Sharpness-aware steps count both of their passes in all parts.
     pub update_ms: f64,
     /// Bytes that replicas add up beside the gradients: sums behind running averages, metrics, a signal.
     pub tail_bytes: usize,
@@ -107,21 +107,24 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
         device.synchronize()?;
         clock.lap(clock.step());
         if train {
-            network.trace_train_pass(numbers.draws, 0.0, batch, |traced| clock.lap(clock.row(traced)))?;
-            update(&mut network, &mut optimizer, &mut meter, &numbers)?;
-            device.synchronize()?;
-            clock.lap(clock.update());
+            for (after, _) in after_passes(&optimizer) {
+                network.trace_train_pass(numbers.draws, 0.0, batch, |traced| clock.lap(clock.row(traced)))?;
+                after(&mut network, &mut optimizer, &mut meter, &numbers)?;
+                device.synchronize()?;
+                clock.lap(clock.update());
+            }
         } else {
             network.trace_evaluate_pass(|traced| clock.lap(clock.row(traced)))?;
         }
         clock.end_step();
         step += 1;
     }
+    let passes = if train { after_passes(&optimizer).len() } else { 1 };
     let arena = network.arena();
     let parts_ms: f64 = (0..=clock.update()).map(|row| clock.ms(row)).sum();
     let layer = |(k, work): (usize, &Work)| {
         let (forward, backward) = (clock.ms(clock.forward(k)), clock.ms(clock.backward(k)));
-        LayerProfile::new(work, batch, forward, backward, parts_ms)
+        LayerProfile::new(work, batch * passes, forward, backward, parts_ms)
     };
     Ok(Profile {
         setup: Setup::of(config, options, batch, &device),
@@ -139,11 +142,11 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
 }
 
 impl LayerProfile {
-    fn new(work: &Work, batch: usize, forward_ms: f64, backward_ms: f64, parts_ms: f64) -> Self {
+    fn new(work: &Work, samples: usize, forward_ms: f64, backward_ms: f64, parts_ms: f64) -> Self {
         let gflops = |multiply_adds: usize, ms: f64| match multiply_adds {
             0 => 0.0,
             _ if ms == 0.0 => 0.0,
-            each => (2 * each * batch) as f64 / (ms * 1e6),
+            each => (2 * each * samples) as f64 / (ms * 1e6),
         };
         LayerProfile {
             name: work.name.clone(),
@@ -283,6 +286,20 @@ mod tests {
         let channels = profile.layers.iter().filter(|layer| layer.kind.starts_with("BatchNormalization"));
         let sums: usize = channels.map(|layer| 2 * layer.output[2]).sum();
         assert_eq!(profile.tail_bytes, 4 * (sums + 3));
+    }
+
+    #[test]
+    fn a_sharpness_aware_step_computes_twice_as_much() {
+        let mut config = recipe("quick").unwrap();
+        config.placement.devices.threads = 1;
+        config.training.sam = Some("0.05".parse().unwrap());
+        let options = BenchOptions { batch: Some(2), seconds: 0.0, ..BenchOptions::default() };
+        let profile = profile(&config, &options).unwrap();
+        for layer in busy(&profile) {
+            let operations = layer.forward_gflops * layer.forward_ms * 1e6;
+            let expected = (2 * 2 * 2 * layer.multiply_adds) as f64;
+            assert!((operations - expected).abs() < 1e-6 * expected, "{}: {operations}", layer.name);
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use crate::options::{LEAST_WARMUP, batch_size, check_training};
-use crate::subject::{self, step_options};
+use crate::subject::{self, After, after_passes, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
 use serde::Serialize;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use towers_parallel::{Collective, Exchanges, GraphCapture, Replica, run_replicas
 use towers_program::{Device, OptimizerState, ReplayArgs, Span};
 use towers_train::median;
 use towers_train::rendezvous::Agreement;
-use towers_train::{Meter, Process, gradients, open_devices, update};
+use towers_train::{Meter, Process, StepOptions, gradients, open_devices};
 
 /// Replicas that train together, and the parts of their steps' time: the output of `towers bench --replicas N
 /// --json`.
@@ -152,7 +152,7 @@ struct Subject<'a> {
     config: &'a Config,
     device: Device,
     /// In front of the collective, which goes after the recordings of its sums.
-    capture: GraphCapture<Half>,
+    capture: GraphCapture<Part>,
     collective: Box<dyn Collective>,
     world: usize,
     batch: usize,
@@ -163,11 +163,12 @@ struct Subject<'a> {
     number: u64,
 }
 
-/// The recorded halves of a step: before the sum over all replicas, and after it.
+/// The recorded parts of a step: before a sum over all replicas, and after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Half {
+enum Part {
     Gradients,
-    Update,
+    /// The number of the pass that it follows on.
+    After(usize),
 }
 
 impl<'a> Subject<'a> {
@@ -208,23 +209,32 @@ impl<'a> Subject<'a> {
         Ok(Measured { seconds: began.elapsed().as_secs_f64(), computing })
     }
 
-    /// One step. Returns the seconds before the sum over all replicas, and those after it.
+    /// One step. Returns the seconds before the last sum over all replicas, and those after it.
     fn step(&mut self) -> Result<(f64, f64)> {
-        let Subject { device, collective, network, optimizer, buckets, meter, capture, .. } = self;
         let numbers = step_options(self.config, self.number, self.batch * self.world);
-        let turn = ReplayArgs { step: self.number, lr: numbers.lr as f32, first: 0 };
         self.number += 1;
+        let mut seconds = (0.0, 0.0);
+        for (pass, (after, _)) in after_passes(&self.optimizer).iter().enumerate() {
+            let (own, rest) = self.pass(&numbers, Part::After(pass), *after)?;
+            seconds = (seconds.0 + seconds.1 + own, rest);
+        }
+        Ok(seconds)
+    }
+
+    /// A pass, the sum over all replicas, and the work that follows. Returns the seconds before the sum, and those after it.
+    fn pass(&mut self, numbers: &StepOptions, part: Part, after: After) -> Result<(f64, f64)> {
+        let Subject { device, collective, network, optimizer, buckets, meter, capture, .. } = self;
+        let turn = ReplayArgs { step: numbers.draws.step, lr: numbers.lr as f32, first: 0 };
         let began = Instant::now();
-        capture.run(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {
+        capture.run(device, collective.as_mut(), &Part::Gradients, &turn, |collective| {
             let exchanges = Some(Exchanges::of_replicas(collective).with_sums(None, &[]));
-            gradients(network, &numbers, exchanges).map(drop)
+            gradients(network, numbers, exchanges).map(drop)
         })?;
         let before = began.elapsed().as_secs_f64();
         collective.finish_all_reduce(device, None, buckets, &mut network.arena_mut().grads)?;
         let began = Instant::now();
-        capture.run(device, collective.as_mut(), &Half::Update, &turn, |_| {
-            update(network, optimizer, meter, &numbers)
-        })?;
+        capture
+            .run(device, collective.as_mut(), &part, &turn, |_| after(network, optimizer, meter, numbers))?;
         Ok((before, began.elapsed().as_secs_f64()))
     }
 

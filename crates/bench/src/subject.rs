@@ -4,7 +4,7 @@ use towers_config::{Config, Devices};
 use towers_layers::{Draws, Initializer, Mode, Network, Work};
 use towers_models::Model;
 use towers_program::{Device, OptimizerState};
-use towers_train::{Meter, StepOptions, open_devices};
+use towers_train::{Meter, StepOptions, ascend, open_devices, update};
 
 /// What a benchmark measures: a network with a batch of random data in place.
 pub(crate) struct Subject {
@@ -57,6 +57,17 @@ pub(crate) fn random_batch(batch: usize, network: &Network) -> (Vec<f32>, Vec<u3
     let images = Initializer::Normal(0.0, 1.0).values(0, "bench", &[batch, network.sample_len()]);
     let classes = network.logits().layout.shape.c as u32;
     (images, (0..batch as u32).map(|k| (k * 7 + 3) % classes).collect())
+}
+
+/// The work after the passes of a step.
+pub(crate) type After = fn(&mut Network, &mut OptimizerState, &mut Meter, &StepOptions) -> Result<()>;
+
+/// The work after each pass of a step, with its name. A sharpness-aware step has two passes.
+pub(crate) fn after_passes(optimizer: &OptimizerState) -> &'static [(After, &'static str)] {
+    match optimizer.is_sharpness_aware() {
+        true => &[(ascend, "running averages and ascent"), (update, "optimizer")],
+        false => &[(update, "running averages and optimizer")],
+    }
 }
 
 /// The numbers of a step: the configuration's learning rate, and no label smoothing.

@@ -1,5 +1,5 @@
 use crate::options::{LEAST_WARMUP, check_training};
-use crate::subject::{Subject, step_options};
+use crate::subject::{Subject, after_passes, step_options};
 use crate::{BenchOptions, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use towers_config::Config;
 use towers_layers::Traced;
 use towers_parallel::{Replica, run_replicas};
 use towers_program::{Phase, Span};
-use towers_train::{open_devices, update};
+use towers_train::open_devices;
 
 /// How many steps a timeline shows.
 const STEPS: usize = 3;
@@ -56,29 +56,31 @@ fn trace(config: &Config, options: &BenchOptions, replica: Replica, zero: Instan
         let numbers = step_options(config, step as u64, global);
         collective.barrier()?;
         rows.last = Instant::now();
-        network.trace_train_pass(numbers.draws, 0.0, global, |traced| match traced {
-            Traced::Step(program, number) => {
-                let ended = Instant::now();
-                let step = &program.steps[number];
-                let phase = match step.phase {
-                    Phase::Forward => "forward",
-                    Phase::Loss => "loss",
-                    Phase::Backward => "backward",
-                };
-                let layer = program.layers.get(step.layer).map_or("", String::as_str);
-                let args = json!({ "step": number, "layer": layer, "what": program.step_text(step) });
-                rows.add_until(ended, rows.ops, step.op.name(), phase, args);
-            }
-            Traced::Gradients => rows.add(rows.ops, "finish gradients", "backward", json!({})),
-        })?;
-        let grads = &mut network.arena_mut().grads;
-        let all = Span::new(0, grads.len());
-        collective.all_reduce_sum(&device, grads, all)?;
-        device.synchronize()?;
-        rows.add(rows.sums, "sum of the gradients", "collective", json!({ "bytes": 4 * all.len }));
-        update(&mut network, &mut optimizer, &mut meter, &numbers)?;
-        device.synchronize()?;
-        rows.add(rows.ops, "running averages and optimizer", "update", json!({}));
+        for (after, name) in after_passes(&optimizer) {
+            network.trace_train_pass(numbers.draws, 0.0, global, |traced| match traced {
+                Traced::Step(program, number) => {
+                    let ended = Instant::now();
+                    let step = &program.steps[number];
+                    let phase = match step.phase {
+                        Phase::Forward => "forward",
+                        Phase::Loss => "loss",
+                        Phase::Backward => "backward",
+                    };
+                    let layer = program.layers.get(step.layer).map_or("", String::as_str);
+                    let args = json!({ "step": number, "layer": layer, "what": program.step_text(step) });
+                    rows.add_until(ended, rows.ops, step.op.name(), phase, args);
+                }
+                Traced::Gradients => rows.add(rows.ops, "finish gradients", "backward", json!({})),
+            })?;
+            let grads = &mut network.arena_mut().grads;
+            let all = Span::new(0, grads.len());
+            collective.all_reduce_sum(&device, grads, all)?;
+            device.synchronize()?;
+            rows.add(rows.sums, "sum of the gradients", "collective", json!({ "bytes": 4 * all.len }));
+            after(&mut network, &mut optimizer, &mut meter, &numbers)?;
+            device.synchronize()?;
+            rows.add(rows.ops, name, "update", json!({}));
+        }
     }
     Ok(rows.events)
 }

@@ -168,7 +168,7 @@ impl Config {
         }
         self.training.preprocessing.check(image)?;
         self.check_values()?;
-        let Training { augmentation, preprocessing, schedule, optimizer, ema, .. } = &self.training;
+        let Training { augmentation, preprocessing, schedule, optimizer, ema, sam, .. } = &self.training;
         augmentation.validate(image)?;
         standardization::check(augmentation, image)?;
         if let (Some(factor), Preprocessing::Standardize) = (augmentation.rescale, preprocessing) {
@@ -224,6 +224,7 @@ impl Config {
         self.training.param_groups.iter().try_for_each(ParamGroup::validate)?;
         self.check_decay()?;
         ema.map_or(Ok(()), |ema| ema.validate())?;
+        sam.map_or(Ok(()), |sam| sam.validate())?;
         if let Some(plateau) = &self.training.reduce_lr_on_plateau {
             self.outputs.check_metric("reduce_lr_on_plateau.monitor", &plateau.monitor)?;
         }
@@ -268,6 +269,16 @@ impl Config {
                 ", since no stage has all gradients; clipnorm and clipvalue are supported"
             );
             return refuse("optimizer", self.training.optimizer, accepted);
+        }
+        if let (2.., Some(sam)) = (devices.stages(), self.training.sam) {
+            let accepted = message!(
+                "left out with ",
+                ["devices.pipeline_stages"],
+                ", since no stage has all gradients; replicas and ",
+                ["micro_batches"],
+                " are supported"
+            );
+            return refuse("sam", sam, accepted);
         }
         Ok(())
     }
@@ -425,6 +436,11 @@ mod tests {
                 1,
                 "`optimizer` is sgd:global-clipnorm=1, but must be without `global-clipnorm`",
             ),
+            (
+                "devices.pipeline_stages=2 sam=0.05",
+                1,
+                "`sam` is rho=0.05, but must be left out with `devices.pipeline_stages`, since no stage",
+            ),
             ("global_batch_size=2", 3, "`global_batch_size` is 2, but must be at least 3: a sample for each"),
             ("preprocessing=standardize augmentation.rescale=50", 1, "`augmentation.rescale` is 50, but"),
             ("checkpoints.save_best=acc early_stop=loss:restore_best_weights", 1, "must be given without"),
@@ -438,6 +454,7 @@ mod tests {
             ("virtual_replicas=4", 3),
             ("micro_batches=64", 2),
             ("micro_batches=64 gradient_accumulation=3", 2),
+            ("micro_batches=4 sam=2,adaptive", 2),
         ] {
             checked(options, replicas).unwrap();
         }

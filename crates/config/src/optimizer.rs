@@ -20,7 +20,11 @@ impl Config {
         let state = OptimizerState::new(network.device(), self.training.optimizer, arena.trainable.len)?;
         let matrices = model.hidden_matrices();
         let state = state.matrices(matrices.iter().map(|(name, shape)| (name.as_str(), *shape)));
-        Ok(state.grouped(&self.groups_of(model)?, arena.trainable_runs())?)
+        let state = state.grouped(&self.groups_of(model)?, arena.trainable_runs())?;
+        Ok(match self.training.sam {
+            Some(sam) => state.sharpness_aware(network.device(), sam)?,
+            None => state,
+        })
     }
 
     /// The parameter groups of a network: those of the option `param_groups`, or with `layer_decay`, `no_bias_decay` or

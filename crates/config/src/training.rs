@@ -12,7 +12,7 @@ use towers_augment::{ImageDataGenerator, LoaderOptions};
 use towers_callbacks::ReduceLrOnPlateau;
 use towers_dataset::{Limit, Resize};
 use towers_models::Architecture;
-use towers_optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
+use towers_optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Sam, Schedule, Sgd};
 use towers_options::{Kind, Refused, Table, options};
 use towers_program::Precision;
 
@@ -69,6 +69,8 @@ options! {
         layer_decay: Option<f64> = None, Kind::Such(|decay| decay > 0.0 && decay <= 1.0, "a number above 0, at most 1"), "--layer-decay X";
         /// A moving average that replaces the weights: momentum=0.99; or every=5,overwrite-frequency=5 for Lookahead
         ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
+        /// Sharpness-aware minimization: step by the gradients at a distance of RHO up the slope, with two passes a step: 0.05; or 2,adaptive for ASAM
+        sam: Option<Sam> = None, Kind::form(of_optim::<Sam>, "a distance, as in 0.05 or 2,adaptive"), "--sam RHO[,adaptive]";
         ["Fine-tuning"]
         /// Begin with the weights of FILE: a run, a model.safetensors, a checkpoint, or weights of Keras or PyTorch
         weights: Option<PathBuf> = None, Kind::form(towers_options::path, "a path in quotes"), "--weights FILE", with brief("Begin with the weights of a run or a file");

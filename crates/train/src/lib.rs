@@ -42,7 +42,9 @@ pub use process::Process;
 pub use resume::Resume;
 #[doc(hidden)]
 pub use run::median;
-pub use run::{End, Meter, Outcome, StepOptions, StopFlag, Totals, Training, gradients, train_step, update};
+pub use run::{
+    End, Meter, Outcome, StepOptions, StopFlag, Totals, Training, ascend, gradients, train_step, update,
+};
 pub use run::{FittingBatch, fitting_batch};
 pub use towers_callbacks::Observer;
 pub use towers_config::{Config, recipe};

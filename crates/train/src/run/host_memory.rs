@@ -100,8 +100,10 @@ pub(super) fn weights(
 ) -> Result<[u64; 2]> {
     let arenas = OptimizerState::new(device, training.optimizer, 0)?.arenas().count() as u64;
     let kept = arenas + u64::from(training.ema.is_some());
+    // Steps of `sam` go back to a copy of the parameters.
+    let held = 2 + kept + u64::from(training.sam.is_some());
     let bytes = 4 * parameters as u64;
-    Ok([bytes * (2 + kept) * replicas as u64, bytes * (1 + kept)])
+    Ok([bytes * held * replicas as u64, bytes * (1 + kept)])
 }
 
 #[cfg(test)]
@@ -167,5 +169,8 @@ mod tests {
         let adam = config.with(|config| config.training.optimizer = towers_optim::Adam::keras().into());
         checked(&adam, 1, whole + weights).expect("it may be just enough");
         assert!(checked(&adam, 1, whole + weights - 1).is_err(), "Adam keeps twice as much");
+        let sam = config.with(|config| config.training.sam = Some(towers_optim::Sam::new(0.05)));
+        checked(&sam, 1, whole + weights).expect("it may be just enough");
+        assert!(checked(&sam, 1, whole + weights - 1).is_err(), "a step keeps the parameters");
     }
 }

@@ -34,7 +34,7 @@ pub use fitting_batch::{FittingBatch, fitting_batch};
 pub use meter::{Meter, Totals};
 pub(crate) use prepared_run::PreparedRun;
 pub use speed::median;
-pub use step::{StepOptions, gradients, train_step, update};
+pub use step::{StepOptions, ascend, gradients, train_step, update};
 pub use stop_flag::StopFlag;
 pub use training::Training;
 pub(crate) use worker::arithmetic;

@@ -38,6 +38,10 @@ pub(crate) enum Kind {
     Update {
         runs: usize,
     },
+    /// The middle of a sharpness-aware step, between its two passes.
+    Ascent {
+        runs: usize,
+    },
     /// As [`Kind::Gradients`], with layers that synchronize with those of other replicas. Threads of the host
     /// meet as well, which can't be captured.
     Synchronized,
@@ -177,18 +181,17 @@ impl Passes {
         Ok(())
     }
 
-    /// Runs the update after the sum over the shards of a batch of `global` samples, with this number of
-    /// spans of parameters.
-    pub(crate) fn update(
+    /// Runs the work after the sum over the shards of a batch of `global` samples: the update, or the ascent between two passes.
+    pub(crate) fn after(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
         global: usize,
-        runs: usize,
+        kind: Kind,
         args: &ReplayArgs,
         mut work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.capture.run(device, collective, &Work { kind: Kind::Update { runs }, global }, args, |_| work())
+        self.capture.run(device, collective, &Work { kind, global }, args, |_| work())
     }
 
     /// Replaces `grads` by the sum over all shards of all replicas, except for parts that are summed yet.

@@ -23,7 +23,8 @@ pub struct StepOptions {
 }
 
 /// A whole training step on the loaded batch, for a single replica: the passes of [`gradients`], then
-/// [`update`].
+/// [`update`]. If the optimizer is [sharpness-aware](OptimizerState::sharpness_aware), [`ascend`] and the passes again come in
+/// between.
 ///
 /// ```
 /// use towers_layers::{Draws, Mode};
@@ -57,6 +58,10 @@ pub fn train_step(
     options: &StepOptions,
 ) -> Result<()> {
     gradients(network, options, None)?;
+    if optimizer.is_sharpness_aware() {
+        ascend(network, optimizer, meter, options)?;
+        gradients(network, options, None)?;
+    }
     update(network, optimizer, meter, options)
 }
 
@@ -80,8 +85,26 @@ pub fn gradients(
     }
 }
 
+/// The middle of a [sharpness-aware](OptimizerState::sharpness_aware) step, after the gradients of all replicas are summed:
+/// updates the meter and the running averages, and moves the weights to where the loss is higher. Passes of [`gradients`] with
+/// the same options follow there, and then [`update`].
+///
+/// # Errors
+/// As [`update`].
+pub fn ascend(
+    network: &mut Network,
+    optimizer: &mut OptimizerState,
+    meter: &mut Meter,
+    options: &StepOptions,
+) -> Result<()> {
+    let device = network.device().clone();
+    count(network, meter, options)?;
+    let arena = network.arena_mut();
+    Ok(optimizer.ascend(&device, &mut arena.params, &arena.grads)?)
+}
+
 /// The rest of a step, after the gradients of all replicas are summed: updates the meter, the running
-/// averages and the weights.
+/// averages and the weights. After [`ascend`] it brings back the weights first, and updates them alone.
 ///
 /// # Errors
 /// Those of the device. [`Error::NotFinite`](crate::Error::NotFinite) for a loss that is not finite, before any
@@ -93,11 +116,82 @@ pub fn update(
     options: &StepOptions,
 ) -> Result<()> {
     let device = network.device().clone();
-    meter.add(network)?;
-    if !device.runs_ahead() {
-        meter.read(&device)?.check(options.epoch)?;
+    if optimizer.is_sharpness_aware() {
+        optimizer.descend(&device, &mut network.arena_mut().params)?;
+    } else {
+        count(network, meter, options)?;
     }
-    network.finish_step(options.global_batch)?;
     let arena = network.arena_mut();
     Ok(optimizer.step(&device, options.lr, &mut arena.params, &mut arena.grads, arena.trainable)?)
+}
+
+/// Updates the meter and the running averages.
+fn count(network: &mut Network, meter: &mut Meter, options: &StepOptions) -> Result<()> {
+    meter.add(network)?;
+    if !network.device().runs_ahead() {
+        meter.read(network.device())?.check(options.epoch)?;
+    }
+    Ok(network.finish_step(options.global_batch)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use towers_layers::Mode;
+    use towers_optim::{Sam, Sgd};
+
+    /// Two steps, and the loss of each; the weights of the second one are without a value where its loss is to be.
+    fn steps(sam: Option<Sam>, spoilt: bool) -> (Vec<f64>, Result<()>, bool) {
+        let device = towers_tensor_cpu::device(1);
+        let mut network = towers_models::small_cnn(10).unwrap().build(&device, 4, Mode::Training).unwrap();
+        network.init(1).unwrap();
+        let mut optimizer =
+            OptimizerState::new(&device, Sgd::keras(), network.arena().trainable.len).unwrap();
+        if let Some(sam) = sam {
+            optimizer = optimizer.sharpness_aware(&device, sam).unwrap();
+        }
+        let (mut meter, mut losses) = (Meter::new(&device).unwrap(), Vec::new());
+        network.set_input(&vec![0.5; 4 * network.sample_len()], &[0, 1, 2, 3]).unwrap();
+        let mut step = |network: &mut Network, step| {
+            let draws = Draws { seed: 1, step, first_sample: 0 };
+            let options = StepOptions { draws, label_smoothing: 0.0, lr: 0.1, global_batch: 4, epoch: 1 };
+            let done = train_step(network, &mut optimizer, &mut meter, &options);
+            losses.push(meter.read(&device).unwrap().loss_sum);
+            done
+        };
+        step(&mut network, 0).unwrap();
+        if spoilt {
+            let bias = network.arena().slots().iter().find(|slot| slot.name == "dense/bias").unwrap().clone();
+            network.arena_mut().load(&device, &bias, &[f32::NAN; 10]).unwrap();
+        }
+        let bits = |network: &Network| {
+            let params = &network.arena().params;
+            let values = params.to_vec(&device, 0, params.len()).unwrap();
+            values.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let before = bits(&network);
+        let done = step(&mut network, 1);
+        let moved = bits(&network) != before;
+        (losses, done, moved)
+    }
+
+    #[test]
+    fn losses_are_those_of_the_first_passes() {
+        let (plain, done, moved) = steps(None, false);
+        assert!(done.is_ok() && moved);
+        let (sharp, done, moved) = steps(Some(Sam::new(0.5)), false);
+        assert!(done.is_ok() && moved);
+        assert_eq!(plain[0], sharp[0]);
+        assert_ne!(plain[1], sharp[1]);
+    }
+
+    /// Neither by the ascent nor by the update.
+    #[test]
+    fn a_loss_that_is_no_number_moves_no_weight() {
+        for sam in [None, Some(Sam::new(0.5))] {
+            let (_, done, moved) = steps(sam, true);
+            assert!(matches!(done, Err(Error::NotFinite { epoch: 1, step: 2, .. })) && !moved, "{sam:?}");
+        }
+    }
 }

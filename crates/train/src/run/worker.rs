@@ -12,7 +12,7 @@ use crate::run::meter::{Meter, Totals};
 use crate::run::passes::{Kind, Passes};
 use crate::run::pipeline;
 use crate::run::prepared_run::PreparedRun;
-use crate::run::step::{StepOptions, gradients, train_step, update};
+use crate::run::step::{StepOptions, ascend, gradients, train_step, update};
 use crate::run::stop_flag::{Request, StopFlag};
 use crate::run::throughput::Throughput;
 use crate::{Error, Result};
@@ -150,30 +150,19 @@ impl Worker<'_> {
         let draws = Draws { seed: training.seed, step, first_sample: 0 };
         let label_smoothing = training.label_smoothing as f32;
         let options = StepOptions { draws, label_smoothing, lr, global_batch: global, epoch };
-        let Worker { passes, network, optimizer, meter, stage, collective, syncs_batch_norm, .. } = self;
-        let runs = optimizer.runs();
-        let kind = match (alone, *syncs_batch_norm) {
+        let runs = self.optimizer.runs();
+        let kind = match (alone, self.syncs_batch_norm) {
             (true, _) => Kind::Step { runs },
             (_, true) => Kind::Synchronized,
             _ => Kind::Gradients,
         };
-        let (began, mut waited) = (Instant::now(), Duration::ZERO);
-        if split {
-            pipeline::train(passes, stage, network, batch, &options)?;
-        } else {
-            let pass = |network: &mut Network, piece: &Piece<'_>, exchanges: Option<Exchanges<'_>>| {
-                let draws = Draws { first_sample: piece.first_sample, ..draws };
-                let options = StepOptions { draws, ..options };
-                if alone {
-                    return train_step(network, optimizer, meter, &options);
-                }
-                waited += gradients(network, &options, exchanges)?;
-                Ok(())
-            };
-            passes.each(network, collective.as_mut(), batch, kind, &turn, (pass, |_, _| Ok(())))?;
+        if self.optimizer.is_sharpness_aware() && !alone {
+            self.pass(batch, kind, &turn, &options)?;
+            self.after_pass(Request::None, Kind::Ascent { runs }, &turn, &options, ascend)?;
         }
+        self.pass(batch, kind, &turn, &options)?;
         let own = self.passes.shards().own_rows(global).len();
-        self.throughput.add(own, began.elapsed().saturating_sub(waited));
+        self.throughput.add(own, Duration::ZERO);
         // A rank that found a NaN loss ends the run of all together.
         self.saves |= stop.take_save();
         let mut request = match stops || stop.is_raised() || self.diverged {
@@ -183,15 +172,7 @@ impl Worker<'_> {
             false => Request::None,
         };
         if !alone {
-            self.request(request)?;
-            self.passes.finish(self.collective.as_mut(), &mut self.network)?;
-            self.sum_over_stages(self.metrics_and_signal())?;
-            let Worker { passes, device, network, optimizer, meter, collective, .. } = self;
-            let began = Instant::now();
-            passes.update(device, collective.as_mut(), global, runs, &turn, || {
-                update(network, optimizer, meter, &options)
-            })?;
-            self.throughput.add(0, began.elapsed());
+            self.after_pass(request, Kind::Update { runs }, &turn, &options, update)?;
             // The request remains until all check.
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
             let check = !self.ahead || last || step % STOP_CHECK_EVERY == 0;
@@ -211,6 +192,49 @@ impl Worker<'_> {
             self.read_losses_in_order()?;
         }
         Ok(request)
+    }
+
+    /// The passes over this replica's shards of a batch: with [`Kind::Step`] the whole step.
+    fn pass(&mut self, batch: &Share, kind: Kind, turn: &ReplayArgs, options: &StepOptions) -> Result<()> {
+        let Worker { passes, network, optimizer, meter, stage, collective, .. } = self;
+        let (began, mut waited) = (Instant::now(), Duration::ZERO);
+        if stage.stages() > 1 {
+            pipeline::train(passes, stage, network, batch, options)?;
+        } else {
+            let pass = |network: &mut Network, piece: &Piece<'_>, exchanges: Option<Exchanges<'_>>| {
+                let draws = Draws { first_sample: piece.first_sample, ..options.draws };
+                let options = StepOptions { draws, ..*options };
+                if let Kind::Step { .. } = kind {
+                    return train_step(network, optimizer, meter, &options);
+                }
+                waited += gradients(network, &options, exchanges)?;
+                Ok(())
+            };
+            passes.each(network, collective.as_mut(), batch, kind, turn, (pass, |_, _| Ok(())))?;
+        }
+        self.throughput.add(0, began.elapsed().saturating_sub(waited));
+        Ok(())
+    }
+
+    /// Sums the results of the passes, with this replica's request, over all replicas. Then does the work that follows.
+    fn after_pass(
+        &mut self,
+        request: Request,
+        kind: Kind,
+        turn: &ReplayArgs,
+        options: &StepOptions,
+        work: fn(&mut Network, &mut OptimizerState, &mut Meter, &StepOptions) -> Result<()>,
+    ) -> Result<()> {
+        self.request(request)?;
+        self.passes.finish(self.collective.as_mut(), &mut self.network)?;
+        self.sum_over_stages(self.metrics_and_signal())?;
+        let Worker { passes, device, network, optimizer, meter, collective, .. } = self;
+        let began = Instant::now();
+        passes.after(device, collective.as_mut(), options.global_batch, kind, turn, || {
+            work(network, optimizer, meter, options)
+        })?;
+        self.throughput.add(0, began.elapsed());
+        Ok(())
     }
 
     /// Whether the last step ends a record of steps. No clock decides, so that a run repeats its records. The
