@@ -69,7 +69,7 @@ fn first_state(config: &Config, folder: &Path) -> Resume {
         ("dense/kernel", &[6, 5]),
         ("dense/bias", &[5]),
     ];
-    // A run that has one step says what the file of a model has besides tensors.
+    // A run of one step gives the metadata of a model's file.
     run_in(folder, &cpus(1, 1), &config.with(|config| config.training.epochs = 1), &data(), None, None)
         .unwrap();
     let mut tensors = Tensors::new();
@@ -171,7 +171,7 @@ fn any_number_of_devices_and_threads_trains_the_same_bits() {
     assert_same(&plain, &shards, "three shards");
 }
 
-/// The gradients of both passes are those of the whole batch, whoever computes its parts.
+/// The gradients of both passes are those of the whole batch, for any division among replicas.
 #[test]
 fn parts_of_a_batch_make_the_same_steps() {
     let config = sharp(keras_cnn_on_14(), Sam::new(0.1));

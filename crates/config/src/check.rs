@@ -322,7 +322,7 @@ impl Config {
 
     /// Warnings about options that are allowed, but hardly meant.
     pub fn warnings(&self) -> Vec<Message> {
-        let Training { schedule, lr_scaling, epochs, augmentation, .. } = &self.training;
+        let Training { schedule, lr_scaling, epochs, augmentation, freeze_epochs, .. } = &self.training;
         let unsaved = [
             (
                 "augmentation.compose",
@@ -346,7 +346,15 @@ impl Config {
                 "the warm-up takes {length} epochs of {epochs}: the learning rate never reaches its full value"
             )
         };
-        longest.map(message).into_iter().chain(unsaved).collect()
+        let frozen = freeze_epochs.filter(|frozen| frozen >= epochs).map(|frozen| {
+            message!(
+                ["freeze_epochs"],
+                " is {frozen} of {epochs} epochs: the layers of ",
+                ["freeze"],
+                " never train"
+            )
+        });
+        longest.map(message).into_iter().chain(unsaved).chain(frozen).collect()
     }
 }
 
@@ -362,6 +370,16 @@ pub(crate) fn is_plain(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::recipe;
+
+    #[test]
+    fn layers_that_stay_frozen_are_told() {
+        let mut config = recipe("quick").unwrap();
+        (config.training.freeze, config.training.freeze_epochs) = (vec!["conv*".into()], Some(3));
+        assert!(config.warnings().is_empty(), "of 4 epochs");
+        config.training.epochs = 3;
+        let says = "`freeze_epochs` is 3 of 3 epochs: the layers of `freeze` never train";
+        assert_eq!(config.warnings().iter().map(Message::to_string).collect::<Vec<_>>(), [says]);
+    }
 
     #[test]
     fn options_that_no_file_holds_are_told() {

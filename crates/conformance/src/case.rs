@@ -9,4 +9,9 @@ pub trait Case: Debug {
     /// # Errors
     /// Those of the ops.
     fn run(&self, bench: &Bench) -> Result<Vec<Output>>;
+
+    /// Whether matrices are multiplied in f32 for every format of activations: the bits then depend on the instruction set.
+    fn multiplies_in_f32(&self) -> bool {
+        false
+    }
 }

@@ -55,6 +55,10 @@ struct Matrix {
 }
 
 impl Case for Matrix {
+    fn multiplies_in_f32(&self) -> bool {
+        true
+    }
+
     fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let Matrix { shape: [rows, columns], offset, muon, rest } = *self;
         let at = [Span::new(offset, rows * columns), Span::new(offset + rows * columns + 2, 9)];

@@ -26,6 +26,8 @@ pub struct Subject {
     precision: Precision,
     loss_scale: f32,
     slow: bool,
+    /// Whether the devices have several instruction sets.
+    mixed: bool,
     /// The results that were compared, and the largest difference as a part of the tolerance.
     pub(crate) tally: Cell<(usize, f32)>,
 }
@@ -41,6 +43,7 @@ impl Subject {
             precision: Precision::Fp32,
             loss_scale: 1.0,
             slow: false,
+            mixed: false,
             tally: Cell::default(),
         }
     }
@@ -63,6 +66,12 @@ impl Subject {
     /// For devices on which arithmetic is slow: fewer random cases, and smaller layers.
     pub fn slow(self) -> Self {
         Subject { slow: true, ..self }
+    }
+
+    /// For devices of several instruction sets: their bits may differ where [matrices are multiplied in
+    /// f32](Case::multiplies_in_f32).
+    pub fn mixed(self) -> Self {
+        Subject { mixed: true, ..self }
     }
 
     /// The devices, ready for a case.
@@ -115,7 +124,8 @@ impl Subject {
         for_f32 + rounding
     }
 
-    /// Asserts that the devices agree with the reference, and to the bit with each other.
+    /// Asserts that the devices agree with the reference, and to the bit with each other, unless the case
+    /// [multiplies in f32](Case::multiplies_in_f32) on [mixed](Subject::mixed) devices.
     ///
     /// # Panics
     /// If they don't, or fail.
@@ -128,12 +138,19 @@ impl Subject {
         let Some((first_name, first)) = results.next() else { return };
         let expected = case.run(&self.reference()).expect("the reference runs every case");
         assert_eq!(first.len(), expected.len(), "outputs of {}", brief(case));
-        for (expected, got) in expected.iter().zip(&first) {
-            let tolerance = self.tolerance(expected.source, expected.tolerance);
-            let what = format!("{} of {} on {first_name}", expected.name, brief(case));
-            self.assert_close(&what, got, expected, tolerance);
-        }
+        let close = |name: &str, outputs: &[Output]| {
+            for (expected, got) in expected.iter().zip(outputs) {
+                let tolerance = self.tolerance(expected.source, expected.tolerance);
+                let what = format!("{} of {} on {name}", expected.name, brief(case));
+                self.assert_close(&what, got, expected, tolerance);
+            }
+        };
+        close(first_name, &first);
         for (name, again) in results {
+            if self.mixed && case.multiplies_in_f32() {
+                close(name, &again);
+                continue;
+            }
             for (a, b) in first.iter().zip(&again) {
                 assert!(
                     a.same_bits(b),

@@ -86,7 +86,7 @@ impl Sam {
         lanes.into_iter().chain(rest).sum()
     }
 
-    /// What a gradient is multiplied with, by the norm over all parameters.
+    /// The factor of a gradient, by the norm over all parameters.
     pub fn factor(&self, norm: f32) -> f32 {
         self.rho / (norm + Self::EPSILON)
     }

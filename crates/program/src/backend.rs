@@ -188,9 +188,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// [`optimizer_step`](Backend::optimizer_step).
     fn ascend(&self, sam: &Sam, params: &mut Storage, grads: &Storage, norms: &mut GradNorms) -> Result<()>;
 
-    /// One step of a rule at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay, and may
-    /// have rules of their own. `state` is an arena for each name in [`UpdateRule::state`] of the rule that has most, and 1
-    /// element that counts the steps if a rule [counts them](UpdateRule::counts_steps), and if that has a run to step over. All
+    /// One step of a rule at learning rate `lr`, on runs of parameters that don't overlap. A run has its weight decay, and may have
+    /// another rule. `state` has as many arenas as the rule with the most names in [`UpdateRule::state`]. If a rule
+    /// [counts its steps](UpdateRule::counts_steps) and has a run to step over, 1 element for their number follows. All
     /// arenas are laid out alike, and nothing outside of the runs is touched. A rule with less state uses the first arenas.
     fn optimizer_step(
         &self,

@@ -68,7 +68,7 @@ impl Layers {
         self.builder.push(Conv2dForward { conv, act }, &[x, w], &[]).unwrap()[0]
     }
 
-    /// Of windows of 2x2.
+    /// Its windows are 2x2.
     pub(crate) fn max_pool(&mut self, name: &str, x: TensorId) -> TensorId {
         self.builder.layer(name);
         let pool = Pool2d::new([2; 2], [2; 2], Pad::VALID);

@@ -35,7 +35,8 @@ on!(avx2: fp32("avx2"));
 #[cfg(target_arch = "x86_64")]
 on!(avx512: fp32("avx512"));
 
-/// In bf16, which has the same bits by all instruction sets, and by plain loops those of the processor's matrix units.
+/// In bf16, which has the same bits by all instruction sets, but for products in f32, and by plain loops those of the processor's
+/// matrix units.
 fn bf16() -> Subject {
     let by_loops = SIMD_LEVELS.into_iter().enumerate().filter_map(|(k, level)| {
         let cpu = Cpu::at_simd_level(1 + k, level)?.with_portable_bf16();
@@ -45,7 +46,7 @@ fn bf16() -> Subject {
     if cfg!(target_arch = "x86_64") && by_units.is_none() {
         println!("SKIPPED: matrix units for bf16 (AMX): the processor has none");
     }
-    Subject::new(by_loops.chain(by_units)).precision(Precision::Bf16)
+    Subject::new(by_loops.chain(by_units)).precision(Precision::Bf16).mixed()
 }
 
 on!(bf16: bf16());

@@ -101,7 +101,7 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
     Ok(Compiled { optimizer: text, lr, schedule, left_out })
 }
 
-/// Keras' Muon, whose AdamW has options of its own. Velocities that are sums give the same steps as averages.
+/// Keras' Muon. Its AdamW has separate options. Velocities that are sums give the same steps as averages.
 fn muon(config: &Map<String, Value>, left_out: &mut Vec<String>) -> Result<String, String> {
     let read = |(ours, theirs): (&str, &str)| match config.get(theirs).filter(|value| !value.is_null()) {
         None => Ok(None),

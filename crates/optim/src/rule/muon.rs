@@ -94,8 +94,8 @@ pub enum Form {
 }
 
 impl Muon {
-    /// `a`, `b` and `c` of the polynomial `a x + b x^3 + c x^5` that an iteration applies to all singular values: K. Jordan's, which is
-    /// steep at 0, and in five iterations brings what was not tiny to between 0.7 and 1.2.
+    /// `a`, `b` and `c` of the polynomial `a x + b x^3 + c x^5` that an iteration applies to all singular values. It is K. Jordan's.
+    /// It is steep at 0: five iterations bring all but tiny values to between 0.7 and 1.2.
     pub const POLYNOMIAL: [f32; 3] = [3.4445, -4.775, 2.0315];
 
     /// PyTorch's defaults, without a weight decay. (Its default rate is 0.001; K. Jordan's is 0.02.)
@@ -220,7 +220,7 @@ impl Muon {
         let (mut from, mut to) = (direction, other);
         let [a, b, c] = Muon::POLYNOMIAL;
         for _ in 0..self.steps {
-            // Of the smaller of both products of the matrix and its transpose.
+            // The smaller product of the matrix and its transpose.
             let (form, count) =
                 if rows > columns { (Form::LeftTransposed, rows) } else { (Form::RightTransposed, columns) };
             multiply(form, [side, count, side], from, from, gram);

@@ -204,8 +204,8 @@ impl OptimizerState {
         &self.optimizer
     }
 
-    /// The arenas of the memory, each laid out as the parameters. What they hold of a parameter is
-    /// [`names_of`](OptimizerState::names_of) it.
+    /// The arenas of the memory, each laid out as the parameters. [`names_of`](OptimizerState::names_of) a parameter says which
+    /// numbers of it they hold.
     pub fn arenas(&self) -> impl Iterator<Item = &Storage> {
         self.state.iter().take(state_of(&self.optimizer).0)
     }

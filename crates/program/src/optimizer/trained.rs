@@ -37,7 +37,7 @@ impl Trained {
 }
 
 impl GradNorms {
-    /// Reserves on `device` what the norms of gradients at these places need.
+    /// Reserves memory on `device` for the norms of gradients at these places.
     ///
     /// # Errors
     /// If a gradient ends behind element 2^32 of its arena, or the device has no memory left.

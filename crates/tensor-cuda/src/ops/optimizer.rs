@@ -91,7 +91,7 @@ impl Run {
 #[derive(Clone, Copy)]
 struct Gradients {
     grads: Ptr,
-    /// Of the arena.
+    /// The length of the arena.
     len: u64,
     /// The place and the length of each.
     table: Ptr,
@@ -210,8 +210,8 @@ impl Cuda {
         self.refresh_compute_copies(params)
     }
 
-    /// See [`Muon::orthogonalize`]. The direction is the run's second state, at the begin of what it needs of scratch memory behind
-    /// the sums.
+    /// See [`Muon::orthogonalize`]. The run's second state is the direction, in scratch memory behind the sums. Three more matrices
+    /// follow it.
     fn orthogonalize(&self, muon: &Muon, run: &mut Run, sums: Ptr, blocks: u32) -> Result<()> {
         let ([rows, columns], bytes) = (run.shape, 4 * run.n as usize);
         let side = rows.min(columns);
@@ -336,7 +336,7 @@ impl Cuda {
         of.at.iter().try_for_each(|at| self.run(op, "a parameter", params, *at).map(drop))?;
         let at = self.gradients(op, grads, of)?;
         let Gradients { grads, table, grid, .. } = at;
-        // What lies in both arenas.
+        // The length that both arenas have.
         let len = at.len.min(params.len() as u64);
         let weights = self.run(op, "the parameters", params, Span::new(0, 0))?;
         let scratch = self.scratch(at.sums + 4 * at.parts as usize)?;

@@ -198,8 +198,8 @@ impl Job<'_> {
         }
     }
 
-    /// What is under some tiles, the `first` ones of a chunk and further, as (position, tile, channel): a range of inputs, and
-    /// behind those of all positions all gradients.
+    /// Transforms some tiles, the `first` one of a chunk and further, to (position, tile, channel): first a range of inputs, then
+    /// all gradients.
     fn transform(&self, tiles: &Range<usize>, range: &Range<usize>, to: &Shards, first: usize) {
         let (plan, [of_inputs, of_gradients]) = (self.plan, self.plan.chunk_len());
         assert!(plan.x.end() <= self.x.len() && plan.dy.end() <= self.dy.len());

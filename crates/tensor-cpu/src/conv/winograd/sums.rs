@@ -15,7 +15,7 @@ const TASK_LEN: usize = 104 << 10;
 /// At least so many tasks are wanted.
 const MIN_TASKS: usize = 8;
 
-/// From so many elements on, transformed weights are far from the cores: every task would read them again.
+/// So many elements of transformed weights don't stay near a core: every task would read them again.
 const FAR_WEIGHTS: usize = 1 << 20;
 
 /// Tiles of a round, and those of them that a task transforms.
