@@ -46,10 +46,15 @@ impl ParamRun {
 
     /// How many arenas a step of `rule` on these runs needs at least, and whether a rule counts its steps.
     pub fn state_in(rule: &UpdateRule, runs: &[ParamRun]) -> (usize, bool) {
-        let rules = || core::iter::once(*rule).chain(runs.iter().filter_map(|run| run.rule));
-        let arenas = rules().map(|rule| rule.state().len()).max().unwrap_or(0);
-        (arenas, rules().any(|rule| rule.counts_steps()))
+        state_of(core::iter::once(*rule).chain(runs.iter().filter_map(|run| run.rule)))
     }
+}
+
+/// How many arenas steps of these rules need, and whether one counts its steps.
+fn state_of(rules: impl Iterator<Item = UpdateRule>) -> (usize, bool) {
+    rules.fold((0, false), |(arenas, counts), rule| {
+        (arenas.max(rule.state().len()), counts || rule.counts_steps())
+    })
 }
 
 /// The gradients of parameters whose norms are taken together, for [`Backend::clip_grads`](crate::Backend::clip_grads) and

@@ -1,5 +1,6 @@
 use super::groups::Grouped;
 use super::sharpness::Sharpness;
+use super::state_of;
 use super::trained::Trained;
 use crate::{Device, Error, ParamRun, Result, Span, Storage};
 use std::collections::HashMap;
@@ -65,7 +66,7 @@ impl OptimizerState {
     pub fn new(device: &Device, optimizer: impl Into<Optimizer>, len: usize) -> Result<Self> {
         let optimizer = optimizer.into();
         optimizer.validate()?;
-        let (arenas, counts) = state_of(&optimizer);
+        let (arenas, counts) = state_of(optimizer.rules());
         let mut lens = core::iter::repeat_n(len, arenas).chain(counts.then_some(1));
         let mut arena = || device.alloc(lens.next().unwrap_or(0));
         let state = [arena()?, arena()?, arena()?];
@@ -207,7 +208,7 @@ impl OptimizerState {
     /// The arenas of the memory, each laid out as the parameters. [`names_of`](OptimizerState::names_of) a parameter says which
     /// numbers of it they hold.
     pub fn arenas(&self) -> impl Iterator<Item = &Storage> {
-        self.state.iter().take(state_of(&self.optimizer).0)
+        self.state.iter().take(state_of(self.optimizer.rules()).0)
     }
 
     /// The [names](towers_optim::UpdateRule::state) of the first arenas where they hold the state of this parameter.
@@ -223,7 +224,7 @@ impl OptimizerState {
     /// # Errors
     /// If `device` is another than the state's, or reports an error.
     pub fn steps(&self, device: &Device) -> Result<Option<f32>> {
-        let (arenas, counts) = state_of(&self.optimizer);
+        let (arenas, counts) = state_of(self.optimizer.rules());
         let steps = self.state[arenas].to_vec(device, 0, usize::from(counts))?;
         Ok(steps.first().copied())
     }
@@ -281,7 +282,7 @@ impl OptimizerState {
             Some(groups) => self.runs.extend(groups.runs(self.epochs_done, at)),
             None => self.runs.push(ParamRun::new(at, rule.weight_decay())),
         }
-        let (arenas, counts) = state_of(&self.optimizer);
+        let (arenas, counts) = state_of(self.optimizer.rules());
         let state = &mut self.state.each_mut()[..arenas + usize::from(counts)];
         device.optimizer_step(rule, rate, params, grads, state, &self.runs)
     }
@@ -320,10 +321,4 @@ impl OptimizerState {
         }
         Ok(())
     }
-}
-
-/// How many arenas an optimizer keeps, and whether it counts its steps.
-fn state_of(optimizer: &Optimizer) -> (usize, bool) {
-    let arenas = optimizer.rules().map(|rule| rule.state().len()).max().unwrap_or(0);
-    (arenas, optimizer.rules().any(|rule| rule.counts_steps()))
 }

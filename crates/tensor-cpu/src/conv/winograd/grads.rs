@@ -1,6 +1,6 @@
 use super::kernels::{FilterGradient, Spread, Transforms};
 use super::size::Size;
-use super::tiles::Tiles;
+use super::tiles::{TRANSFORMED_TILES, Tiles};
 use crate::Cpu;
 use crate::conv::grads::portion;
 use crate::conv::kernels::{BLOCK, GradTile, Kernels};
@@ -21,9 +21,6 @@ const FAR_TILES: usize = 64;
 const MIN_TASKS: usize = 8;
 const TASK_TILES: usize = 64;
 const PARTIALS_LEN: usize = 9 << 19;
-
-/// Tiles that a task of a round transforms.
-const TRANSFORMED_TILES: usize = 4;
 
 /// How the gradient of the weights is cut up, by the shapes and the vectors' width alone.
 ///
@@ -61,9 +58,9 @@ impl Plan {
         let ranges = MIN_TASKS.div_ceil(parts).min(conv.inputs.div_ceil(2 * BLOCK));
         let each = size.positions() * (conv.inputs.div_ceil(ranges) + conv.outputs);
         let rest = CACHE_LEN.saturating_sub(sums / ranges) / each;
-        let far = rest < CHUNK_TILES[0];
-        let chunk = if far { FAR_TILES } else { rest.min(CHUNK_TILES[1]) };
-        let far = far && parts == 1;
+        let stay = rest >= CHUNK_TILES[0];
+        let chunk = if stay { rest.min(CHUNK_TILES[1]) } else { FAR_TILES };
+        let far = !stay && parts == 1;
         Plan {
             kernels,
             transforms: Transforms::of(cpu.simd(), size),

@@ -1,6 +1,6 @@
 use super::kernels::{Filter, Gather, Spread, Transforms};
 use super::size::Size;
-use super::tiles::Tiles;
+use super::tiles::{TRANSFORMED_TILES, Tiles};
 use crate::Cpu;
 use crate::conv::grads::portion;
 use crate::conv::kernels::{BLOCK, Kernels, SumTile};
@@ -18,9 +18,8 @@ const MIN_TASKS: usize = 8;
 /// So many elements of transformed weights don't stay near a core: every task would read them again.
 const FAR_WEIGHTS: usize = 1 << 20;
 
-/// Tiles of a round, and those of them that a task transforms.
+/// Tiles of a round.
 const ROUND_TILES: usize = 64;
-const TRANSFORMED_TILES: usize = 4;
 
 /// A pass over a convolution: its outputs from its inputs, or, with the kernel turned around, its inputs' gradients from its
 /// outputs'.

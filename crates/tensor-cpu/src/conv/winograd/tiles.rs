@@ -4,6 +4,9 @@ use towers_program::Layout;
 /// Pixels under the largest tile.
 const MOST_PIXELS: usize = 36;
 
+/// Where all threads work on the same tiles, a task transforms so many.
+pub(super) const TRANSFORMED_TILES: usize = 4;
+
 /// Images cut into tiles: `size.outputs()` squared pixels of an output, and the inputs under them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tiles {
